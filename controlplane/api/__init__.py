@@ -1,5 +1,5 @@
-"""The HTTP API: routes, who may call them, bodies in and out, the one error shape.
+"""The HTTP API: FastAPI routes, request and response bodies, access control and error responses.
 
-Called by people and programs (`controlplane.cli`, `ui`, agents); calls ingest, the store, the window
-and the control room that `controlplane.app` has wired. Routes are thin: they ask and render.
+Called by `controlplane.cli`; uses the services that `controlplane.app` has wired. Routes are thin: they call a
+service and render its result.
 """

@@ -1,6 +1,6 @@
-"""Alerts, silences, rules, notes and replays as response bodies; and a silence as somebody asks for it. Pure.
+"""Response bodies of alerts, silences, rules, notifications and replays, and silences from requests. Pure.
 
-Called by the routes of alerts, silences and rules. What cannot be taken is a BadRequest that names it.
+Called by the routes of alerts, silences and rules. Invalid input is a BadRequest that names the field.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from listeners.protocol.wire import rfc3339, seconds_of
 SEVERITIES = ("critical", "warning", "info")
 STATES = (AlertState.FIRING, AlertState.PENDING, AlertState.RESOLVED)
 MAX_MATCHERS = 100
-#: No mistake of a rule file is hidden, but an answer ends somewhere.
+#: Mistakes of a rule file that a response lists.
 MAX_MISTAKES = 100
 
 
@@ -92,7 +92,7 @@ def _notified(note: NotificationLogEntry | None) -> NotifiedBody | None:
 
 
 def in_order(views: Iterable[AlertView]) -> list[AlertView]:
-    """Firing, pending, resolved; the worst first; the newest first."""
+    """Alerts by state (firing, pending, resolved), then severity, then newest first."""
     return sorted(views, key=_place)
 
 
@@ -116,7 +116,7 @@ def counts(views: Iterable[AlertView]) -> AlertCountsBody:
 
 
 def alerts_body(views: Sequence[AlertView], states: Collection[AlertState], now: float) -> AlertsBody:
-    """The alerts in these states; all where none is named."""
+    """The alerts in these states; all if none is given."""
     shown = [view for view in views if not states or view.alert.state in states]
     return AlertsBody(
         as_of=rfc3339(now), counts=counts(views), alerts=[alert_body(view) for view in in_order(shown)]
@@ -124,7 +124,7 @@ def alerts_body(views: Sequence[AlertView], states: Collection[AlertState], now:
 
 
 def is_about(alert: Alert, query_id: str, app: str | None) -> bool:
-    """Whether an alert concerns a query: it names it, or it names no query but the query's app."""
+    """Whether an alert concerns a query: it has the query's label, or no query label and the query's app."""
     named = alert.labels.get("query_id")
     return named == query_id if named else app is not None and alert.labels.get("app") == app
 
@@ -162,7 +162,7 @@ def silence_body(silence: Silence, firing: Iterable[Alert], now: float) -> Silen
 
 
 def silence_of(request: SilenceRequest, created_by: str, now: float) -> Silence:
-    """The silence that somebody asks for; BadRequest names what to change."""
+    """The requested silence; BadRequest names what to change."""
     texts = [request.matchers] if isinstance(request.matchers, str) else request.matchers
     asked = seconds("starts_at", request.starts_at)
     starts_at = now if asked is None else max(now, asked)
@@ -180,7 +180,7 @@ def silence_of(request: SilenceRequest, created_by: str, now: float) -> Silence:
 def _end(request: SilenceRequest, starts_at: float) -> float:
     ends_at = seconds("ends_at", request.ends_at)
     if (ends_at is None) == (request.duration_seconds is None):
-        raise BadRequest("say when it ends: either ends_at or duration_seconds")
+        raise BadRequest("the end is missing: send either ends_at or duration_seconds")
     if ends_at is not None:
         return ends_at
     return seconds("duration_seconds", starts_at + (request.duration_seconds or 0.0)) or 0.0
@@ -257,7 +257,7 @@ def _health(view: RuleView) -> str:
 
 
 def rules_or_mistakes(groups: Sequence[RuleGroup], mistakes: Sequence[DocumentError]) -> Sequence[RuleGroup]:
-    """The groups of a text that has no mistake; else BadRequest with all of them."""
+    """The rule groups of a text; BadRequest with all mistakes."""
     if not mistakes:
         return groups
     told = [{"line": m.line, "column": m.column, "message": m.message} for m in mistakes[:MAX_MISTAKES]]
@@ -296,9 +296,9 @@ def _episode(one: Episode) -> EpisodeBody:
 def _notes(found: RuleReplay, end: float) -> list[str]:
     told = [_coarser(pace) for pace in found.paces if pace.is_coarser]
     if found.until < end:
-        told.append(f"the time was up at {rfc3339(found.until)}; choose a shorter stretch")
+        told.append(f"the replay reached its time limit at {rfc3339(found.until)}; choose a shorter range")
     if found.left_out:
-        told.append(f"{found.left_out} more alerts fired than are listed")
+        told.append(f"{found.left_out} further alerts are not listed")
     return told
 
 

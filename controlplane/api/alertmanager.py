@@ -1,4 +1,4 @@
-"""Alerts, silences and the configuration in the shapes of Alertmanager's API, version 2. Pure.
+"""Alerts, silences and the configuration in the format of Alertmanager's API v2. Pure.
 
 The shapes are those of `api/v2/openapi.yaml` of prometheus/alertmanager; amtool and karma read them. Our
 pending alerts are not shown: Alertmanager hears of an alert when it fires.
@@ -31,14 +31,14 @@ from listeners.protocol.wire import rfc3339
 
 Json = dict[str, Any]
 SECRET = "<secret>"
-#: The Alertmanager whose API this is. Its clients ask for a version and refuse one that is too old.
+#: The Alertmanager version whose API is served. Clients request the version and reject old ones.
 VERSION = "0.25.0"
-#: What karma reads the version from.
+#: The metric from which karma reads the version.
 BUILD_INFO = f"""# HELP alertmanager_build_info The version of Alertmanager's API that is served here.
 # TYPE alertmanager_build_info gauge
 alertmanager_build_info{{version="{VERSION}"}} 1
 """
-#: Active ones first, then those to come, then those that are over.
+#: Order of silences: active, pending, expired.
 ORDER = (SilenceState.ACTIVE, SilenceState.PENDING, SilenceState.EXPIRED)
 
 
@@ -52,7 +52,7 @@ class PostableMatcher(BaseModel):
 
 
 class PostableSilence(BaseModel):
-    """A silence as amtool sends it; with `id` it is a change of that one."""
+    """A silence as amtool sends it; with `id` it changes that silence."""
 
     model_config = ConfigDict(strict=True)
 
@@ -66,7 +66,7 @@ class PostableSilence(BaseModel):
 
 @dataclass(frozen=True)
 class Filter:
-    """Which alerts are asked for, by Alertmanager's parameters."""
+    """The filter of a request for alerts, by Alertmanager's parameters."""
 
     matchers: tuple[Matcher, ...] = ()
     active: bool = True
@@ -85,7 +85,7 @@ class Filter:
 def filter_of(
     texts: Iterable[str], active: bool, silenced: bool, inhibited: bool, receiver: str | None
 ) -> Filter:
-    """BadRequest where a matcher or the pattern of receivers cannot be read."""
+    """The filter of these parameters; BadRequest for an invalid matcher or receiver pattern."""
     asked = Filter(matchers_of("filter", texts), active, silenced, inhibited)
     if not receiver:
         return asked
@@ -99,7 +99,7 @@ def filter_of(
 
 
 def alerts(views: Iterable[AlertView], asked: Filter, page_url: str, now: float) -> list[Json]:
-    """Firing alerts that pass, by fingerprint."""
+    """Firing alerts that pass the filter, by fingerprint."""
     found = [v for v in views if asked.passes(v) and any(map(asked.receives, v.receivers))]
     return [alert(view, page_url, now) for view in sorted(found, key=lambda v: v.alert.fingerprint)]
 
@@ -127,7 +127,7 @@ def alert(view: AlertView, page_url: str, now: float) -> Json:
 def groups(
     found: Iterable[Group], views: Iterable[AlertView], asked: Filter, page_url: str, now: float
 ) -> list[Json]:
-    """Groups with an alert that passes, by their labels."""
+    """Groups with an alert that passes the filter, by their labels."""
     passing = {view.alert.fingerprint: view for view in views if asked.passes(view)}
     named = sorted(found, key=lambda g: (sorted(g.labels.items()), g.receiver, g.key))
     shown = (_group(g, passing, page_url, now) for g in named if asked.receives(g.receiver))
@@ -147,7 +147,7 @@ def _group(group: Group, passing: Mapping[str, AlertView], page_url: str, now: f
 
 
 def silences(found: Iterable[Silence], texts: Iterable[str], now: float) -> list[Json]:
-    """Those that have every matcher of the filter, as Alertmanager understands it, in its order."""
+    """Silences that match the filter by Alertmanager's rules, in Alertmanager's order."""
     wanted = set(matchers_of("filter", texts))
     shown = [one for one in found if wanted <= set(one.matchers)]
     return [silence(one, now) for one in sorted(shown, key=lambda one: _place(one, now))]
@@ -178,10 +178,10 @@ def _matcher(matcher: Matcher) -> Json:
 
 
 def silence_of(posted: PostableSilence, old: Silence | None, now: float) -> Silence:
-    """The silence that is asked for; `old` is the one to change. BadRequest names what to change."""
+    """The posted silence; `old` is the silence to change. BadRequest names the invalid field."""
     starts_at = seconds("startsAt", posted.startsAt) or 0.0
     if old is not None and rfc3339(starts_at) == rfc3339(old.starts_at):
-        starts_at = old.starts_at  # it was shown to the millisecond
+        starts_at = old.starts_at  # the client saw it rounded to milliseconds
     elif old is None:
         starts_at = max(starts_at, now)
     return Silence(
@@ -209,7 +209,7 @@ def _matcher_of(posted: PostableMatcher) -> Matcher:
 
 
 def status(config: Config, ours: str, began_at: float) -> Json:
-    """`ours`: this server's own version."""
+    """The body of `status`; `ours`: this server's own version."""
     info = dict.fromkeys(("buildDate", "buildUser", "goVersion", "revision"), "")
     return {
         "cluster": {"status": "disabled", "peers": []},
@@ -220,7 +220,7 @@ def status(config: Config, ours: str, began_at: float) -> Json:
 
 
 def written(config: Config) -> str:
-    """The configuration in Alertmanager's own words, without secrets: it reads this back."""
+    """The configuration in Alertmanager's format, without secrets; Alertmanager can read it."""
     document: Json = {"route": _route(config.route)}
     if config.inhibit_rules:
         document["inhibit_rules"] = [_inhibition(rule) for rule in config.inhibit_rules]
@@ -260,7 +260,7 @@ def _receiver(receiver: ReceiverConfig) -> Json:
 
 
 def _webhook(hook: WebhookConfig) -> Json:
-    """Scheme and host only: the rest of an address is often what lets one write to it."""
+    """A webhook with the scheme and host of its URL only, as the rest is often a secret."""
     parts = urlsplit(hook.url or "http://hidden.invalid")
     host = parts.netloc.rpartition("@")[2]
     document: Json = {"url": f"{parts.scheme}://{host}/{SECRET}", "send_resolved": hook.send_resolved}

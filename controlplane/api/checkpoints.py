@@ -1,4 +1,4 @@
-"""Checkpoints and shapes as response bodies. Pure: everything comes in as arguments.
+"""Response bodies of checkpoints, shapes and preflight checks. Pure.
 
 Called by `controlplane.api.routes.checkpoints`.
 """
@@ -14,14 +14,17 @@ from controlplane.api.bodies import Body, Number, Stamp, Whole
 from controlplane.api.render import stamp
 from controlplane.model import QueryView
 
-#: The worst first.
+#: Verdicts, worst first.
 VERDICTS = ("broken", "unreadable", "risky", "unknown", "ok")
 SEVERITIES = ("error", "warning", "info")
 MAX_FIELD_CHARS = 4000
 
 
 class CheckpointBody(Body):
-    """`collected_at`: of the newest inventory; `stale`: a run began or ended since; `trouble`: why there is none."""
+    """A checkpoint. `collected_at`: time of the newest inventory; `stale`: a run began or ended since then.
+
+    `trouble`: why there is no newer inventory.
+    """
 
     query_id: str
     app: str
@@ -46,11 +49,15 @@ class CheckpointBody(Body):
 
 
 class CheckpointsBody(Body):
+    """Checkpoints, worst first."""
+
     as_of: str
     checkpoints: list[CheckpointBody]
 
 
 class StoreBody(Body):
+    """A state store of an operator's partition."""
+
     operator: int
     partition: int
     store: str
@@ -62,13 +69,15 @@ class StoreBody(Body):
 
 
 class GrowthBody(Body):
+    """Size of a checkpoint at the time of an inventory."""
+
     at: str
     bytes: Whole
     files: Whole
 
 
 class ShapeBody(Body):
-    """How the newest run's shape compares with the run before."""
+    """The comparison of the newest run's shape with the previous run."""
 
     compared_at: Stamp
     run_id: str
@@ -78,6 +87,8 @@ class ShapeBody(Body):
 
 
 class CheckpointDetailBody(Body):
+    """A checkpoint with its findings, state stores, growth and shape comparison."""
+
     checkpoint: CheckpointBody
     findings: list[dict[str, Any]]
     stores: list[StoreBody]
@@ -86,24 +97,30 @@ class CheckpointDetailBody(Body):
 
 
 class RequestedBody(Body):
-    """`by`: who looks, the `agent` or this `server`."""
+    """A requested inventory. `by`: the collector, `agent` or `server`."""
 
     requested: bool
     by: str
 
 
 class RunShapeBody(Body):
+    """The shape of a run."""
+
     run_id: str
     at: str
     shape: dict[str, Any]
 
 
 class AgainstBody(Body):
+    """The run that a preflight check compares with."""
+
     run_id: str
     at: str
 
 
 class PreflightBody(Body):
+    """The result of a preflight check: whether the query would restart from its checkpoint."""
+
     verdict: str
     effect: str
     findings: list[dict[str, Any]]
@@ -111,7 +128,7 @@ class PreflightBody(Body):
 
 
 class PreflightRequest(BaseModel):
-    """`POST /preflight`: a query that is to start. `shape` as the agent tells it."""
+    """`POST /preflight`: a query to be started. `shape`: as the agent reports it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -123,15 +140,15 @@ class PreflightRequest(BaseModel):
 
 
 class InventoryRequestBody(BaseModel):
-    """`POST …/inventory`: nothing needs to be said."""
+    """`POST …/inventory`: an empty object."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def checkpoint_body(view: QueryView, collecting: bool, trouble: str | None) -> CheckpointBody:
-    """What is known of a query's checkpoint; `trouble`: why the last look brought nothing."""
+    """The body of a query's checkpoint; `trouble`: why the last inventory request failed."""
     seen, facts = view.checkpoint, view.facts
-    told = {name: getattr(seen, name) if seen else None for name in _TOLD}
+    summary_values = {name: getattr(seen, name) if seen else None for name in _SUMMARY_FIELDS}
     return CheckpointBody(
         query_id=view.query_id,
         app=view.app,
@@ -144,11 +161,11 @@ def checkpoint_body(view: QueryView, collecting: bool, trouble: str | None) -> C
         collecting=collecting,
         stale=is_stale(view),
         trouble=trouble or (seen.trouble if seen else _why_unknown(view)),
-        **told,
+        **summary_values,
     )
 
 
-_TOLD = (
+_SUMMARY_FIELDS = (
     "collector",
     "why",
     "spark_version",
@@ -162,49 +179,53 @@ _TOLD = (
 
 
 def _counts(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    return {word: sum(n for (_, severity), n in counts.items() if severity == word) for word in SEVERITIES}
+    return {name: sum(n for (_, severity), n in counts.items() if severity == name) for name in SEVERITIES}
 
 
 def _why_unknown(view: QueryView) -> str:
     if view.facts.checkpoint_is_temporary:
-        return "its checkpoint is temporary and goes with its run"
+        return "the checkpoint is temporary and is deleted with the run"
     if view.run is None:
-        return "it has never run"
-    return "no inventory of it has come yet"
+        return "the query has never run"
+    return "no inventory has arrived yet"
 
 
 def is_stale(view: QueryView) -> bool:
-    """Whether a run began or ended since the newest inventory."""
+    """Whether a run began or ended after the newest inventory."""
     if view.checkpoint is None or view.run is None:
         return False
     return view.checkpoint.taken_at < max(view.run.started_at, view.run.ended_at or 0.0)
 
 
 def worst_first(bodies: Sequence[CheckpointBody]) -> list[CheckpointBody]:
+    """The checkpoints by verdict, worst first, then by app and name."""
     return sorted(bodies, key=lambda b: (VERDICTS.index(b.verdict), b.app, b.query or "", b.query_id))
 
 
 def detail_body(
     body: CheckpointBody,
-    judgement: Mapping[str, Any] | None,
-    headers: Sequence[Mapping[str, Any]],
+    report: Mapping[str, Any] | None,
+    summaries: Sequence[Mapping[str, Any]],
     shape: Mapping[str, Any] | None,
 ) -> CheckpointDetailBody:
-    found = judgement or {}
+    """The body of a checkpoint with its stored report and inventory summaries."""
+    found = report or {}
     return CheckpointDetailBody(
         checkpoint=body,
         findings=list(found.get("findings") or ()),
         stores=[StoreBody(**store) for store in found.get("stores") or ()],
         growth=[
-            GrowthBody(at=stamp(h["taken_at"]) or "", bytes=h.get("bytes"), files=h.get("files"))
-            for h in headers
+            GrowthBody(
+                at=stamp(summary["taken_at"]) or "", bytes=summary.get("bytes"), files=summary.get("files")
+            )
+            for summary in summaries
         ],
         shape=shape_body(shape),
     )
 
 
 def shape_body(row: Mapping[str, Any] | None) -> ShapeBody | None:
-    """The comparison of a run's shape; None where the run told none. Without a run before it is *unknown*."""
+    """The comparison of a run's shape; None without a shape. Without a previous run its verdict is `unknown`."""
     if row is None:
         return None
     comparison = row["comparison"] or {}
@@ -221,11 +242,12 @@ def _number(value: object) -> Number:
     return float(value) if isinstance(value, int | float) else None
 
 
-def preflight_body(told: Mapping[str, Any]) -> PreflightBody:
-    against = told["against"]
+def preflight_body(result: Mapping[str, Any]) -> PreflightBody:
+    """The body of a preflight result."""
+    against = result["against"]
     return PreflightBody(
-        verdict=told["verdict"],
-        effect=told["effect"],
-        findings=told["findings"],
+        verdict=result["verdict"],
+        effect=result["effect"],
+        findings=result["findings"],
         against=AgainstBody(run_id=against["run_id"], at=stamp(against["at"]) or "") if against else None,
     )

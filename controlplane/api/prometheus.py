@@ -1,4 +1,4 @@
-"""Answers as Prometheus 3 writes them: values, rules, alerts, metadata, and its errors. Pure.
+"""Responses in the format of Prometheus 3: values, rules, alerts, metadata and errors. Pure.
 
 Called by `controlplane.api.routes.prometheus`. Clients of Prometheus read these bodies, so their shape is
 Prometheus' own here, the shape of errors included.
@@ -27,16 +27,16 @@ from listeners.protocol.catalogue import METRICS, SOURCE_METRICS, STATE_METRICS,
 from listeners.protocol.wire import rfc3339
 
 STATUS = {"bad_data": 400, "not_found": 404, "execution": 422, "timeout": 503, "unavailable": 503}
-#: The API that this one follows. Clients read a version and switch on what they know of it: Grafana asks for
-#: label values with `match[]` from 2.24 on, and takes a server that names no `application` and no `features`
-#: for Prometheus itself. Our own version would be too low a number; it stands as the revision.
+#: The Prometheus version whose API is served. Clients enable features by it: Grafana requests label values with
+#: `match[]` from 2.24 on, and takes a server without `application` and `features` for Prometheus itself. The server's
+#: own version would be too low; it is returned as the revision.
 VERSION = "3.0.0"
 NEVER = "0001-01-01T00:00:00Z"
 CUT = "results truncated due to limit"
 
 
 class PrometheusError(ControlPlaneError):
-    """A no in Prometheus' words; `code` is its errorType, one of STATUS."""
+    """An error of Prometheus' API; `code` is its errorType, a key of STATUS."""
 
     def __init__(self, kind: str, message: str):
         super().__init__(message, code=kind)
@@ -48,20 +48,20 @@ def bad_parameter(name: str, problem: object) -> PrometheusError:
 
 
 def failure(error: ControlPlaneError) -> dict[str, str]:
-    """The body for an error; our other errors get the errorType that goes with their status."""
+    """The body of an error; other errors get the errorType of their status."""
     kinds = {status: kind for kind, status in STATUS.items()}
     kind = error.code if error.code in STATUS else kinds.get(error.status, "bad_data")
     return {"status": "error", "errorType": kind, "error": str(error)}
 
 
 def success(data: str, warnings: Sequence[str] = ()) -> bytes:
-    """The body around `data`, which is JSON already."""
+    """The body around `data`, which is encoded JSON."""
     told = f',"warnings":{_json(list(warnings))}' if warnings else ""
     return f'{{"status":"success","data":{data}{told}}}'.encode()
 
 
 def listing(found: Sequence[Any], limit: int, warnings: Sequence[str] = ()) -> bytes:
-    """A list as `data`, cut to `limit` where that is not 0."""
+    """A list as `data`, truncated to `limit` unless that is 0."""
     if limit and len(found) > limit:
         return success(_json(found[:limit]), [*warnings, CUT])
     return success(_json(found), warnings)
@@ -129,19 +129,19 @@ def _matrix(matrix: Matrix, limit: int | None) -> Iterator[str]:
     in_order = sorted(matrix, key=lambda one: sorted(one.labels.items()))
     times, before = b"", [""]
     for series in islice(in_order, limit):
-        if times != (own := series.times.tobytes()):  # nearly all series have the same ones
+        if times != (own := series.times.tobytes()):  # nearly all series share their times
             times, before = own, [f'[{moment(at)},"' for at in series.times.tolist()]
         yield f'{{"metric":{_metric(series.labels)},"values":[{_points(before, series.values)}]}}'
 
 
 def _points(before: Sequence[str], values: Floats) -> str:
-    """The pairs of one series; most of the time of a large answer goes by here."""
+    """The pairs of a series; a large response spends most of its time here."""
     texts = map(repr if _plain(values) else number, values.tolist())
     return ('"],'.join(map(add, before, texts)) + '"]').replace('.0"', '"')
 
 
 def _plain(values: Floats) -> bool:
-    """Whether Python and Go print all of them alike, but for a `.0` at the end."""
+    """Whether Python and Go print all of these alike, except for a `.0` at the end."""
     size = np.abs(values)
     return bool(np.all((values == 0) | ((size >= 1e-4) & (size < 1e16))))
 
@@ -150,11 +150,11 @@ def _metric(labels: Labels) -> str:
     return _json(dict(sorted(labels.items())))
 
 
-# -- what there is ---------------------------------------------------------------------------------
+# -- metadata --------------------------------------------------------------------------------------
 
 
 def metadata(name: str = "", limit: int = -1, each: int = -1) -> bytes:
-    """Type, help and unit of the catalogue's metrics, or of one; at most `limit` metrics, below 0 all."""
+    """Type, help and unit of the catalogue's metrics or of one; at most `limit` metrics, below 0 all."""
     known: Iterable[Metric] = (*METRICS, *STATE_METRICS.values(), *SOURCE_METRICS.values())
     wanted = (metric for metric in known if not name or metric.name == name)
     told = {
@@ -165,7 +165,7 @@ def metadata(name: str = "", limit: int = -1, each: int = -1) -> bytes:
 
 
 def build_info(version: str) -> bytes:
-    """What clients read to learn whom they speak to; see VERSION."""
+    """The build information by which clients identify the server; see VERSION."""
     about = {"version": VERSION, "revision": version, "branch": "spark-controlplane"}
     return success(_json({**about, "buildUser": "", "buildDate": "", "goVersion": ""}))
 
@@ -175,7 +175,7 @@ def build_info(version: str) -> bytes:
 
 @dataclass(frozen=True)
 class RulesWanted:
-    """Which rules to show; empty: all. `page`: at most so many groups (0: all), from the one of `token` on."""
+    """The filter of `GET rules`; empty: all. `page`: maximum of groups (0: all), beginning with that of `token`."""
 
     kind: RuleKind | None = None
     names: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ class RulesWanted:
 
 
 def rules(views: Iterable[GroupView], wanted: RulesWanted) -> bytes:
-    """The groups that have a rule to show, in the order of their files and names."""
+    """The groups with a matching rule, by file and name."""
     shown = []
     for view in sorted(views, key=lambda view: (view.group.source, view.group.name)):
         if _group_wanted(view.group, wanted) and (
@@ -204,7 +204,7 @@ Shown = list[tuple[str, GroupView, list[RuleView]]]
 
 
 def _page(shown: Shown, wanted: RulesWanted) -> tuple[Shown, str]:
-    """The groups of one page, and the token of the next; empty where there is none."""
+    """The groups of a page and the token of the next page, empty on the last."""
     if wanted.token:
         tokens = [token for token, _, _ in shown]
         if wanted.token not in tokens:
@@ -281,7 +281,7 @@ def _evaluated(view: GroupView | RuleView) -> dict[str, Any]:
 
 
 def present(alerts: Iterable[Alert]) -> Iterator[Alert]:
-    """Those that Prometheus tells of: it forgets an alert when it ends."""
+    """Pending and firing alerts: Prometheus does not list resolved ones."""
     return (alert for alert in alerts if alert.state is not AlertState.RESOLVED)
 
 

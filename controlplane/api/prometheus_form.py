@@ -1,7 +1,7 @@
-"""What a client of Prometheus' API asks: parameters from the address and from a form, read by its rules.
+"""Request parameters of Prometheus' API from the URL and the form body, read by Prometheus' rules. Pure.
 
-Unknown parameters are ignored, and the first of several counts, that of the form before that of the address.
-Pure; every mistake is a `bad_data` that names the parameter.
+Unknown parameters are ignored. The first of several values counts, and the form's before the URL's. Every mistake is a
+`bad_data` error that names the parameter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controlplane.api.prometheus import PrometheusError, RulesWanted, bad_parame
 MAX_PARAMETERS = 1000
 MAX_SELECTORS = 50
 MAX_POINTS = 11_000
-#: Go counts nanoseconds in 63 bits.
+#: Go stores a duration as nanoseconds in 63 bits.
 MAX_DURATION_SECONDS = 2**63 / 1e9
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _NUMBER = re.compile(
@@ -41,7 +41,7 @@ _WHETHER = {
 
 @dataclass(frozen=True)
 class Form:
-    """The parameters of one request; an absent one reads as the empty text."""
+    """The parameters of a request; an absent parameter reads as an empty text."""
 
     values: Mapping[str, tuple[str, ...]]
 
@@ -77,7 +77,7 @@ class Form:
         return seconds
 
     def limit(self) -> int:
-        """How many series, names or values at most; 0: all."""
+        """Limit of the number of series, names or values; 0: no limit."""
         text = self.text("limit")
         found = _whole(text) if text else 0
         if found is None:
@@ -87,7 +87,7 @@ class Form:
         return found
 
     def count(self, name: str) -> int:
-        """A limit of the metadata; below 0: none."""
+        """A limit of the metadata; below 0: no limit."""
         found = _whole(self.text(name)) if self.text(name) else -1
         if found is None:
             raise PrometheusError("bad_data", f"{name} must be a number")
@@ -146,12 +146,12 @@ def _located(error: ParseError) -> str:
 
 
 def unreadable(error: ParseError) -> PrometheusError:
-    """For an expression that is none."""
+    """The error for an invalid expression."""
     return bad_parameter("query", _located(error))
 
 
 def require_range_query(node: Node) -> None:
-    """Only what has one value a series at each step can be asked over time."""
+    """Reject expressions that have no single value per series and step in a range query."""
     kind = check(node)
     if kind not in (ValueType.SCALAR, ValueType.VECTOR):
         words = f'invalid expression type "{kind.value}" for range query, must be Scalar or instant Vector'
@@ -168,7 +168,7 @@ class QueryRange:
 
 
 def stretch(form: Form) -> QueryRange:
-    """`start`, `end` and `step`; at most 11 000 points a series."""
+    """`start`, `end` and `step`; at most 11 000 points per series."""
     found = QueryRange(form.moment("start"), form.moment("end"), form.duration("step"))
     if found.end < found.start:
         raise bad_parameter("end", "end timestamp must not be before start time")
@@ -182,7 +182,7 @@ def stretch(form: Form) -> QueryRange:
 
 
 def rules_wanted(form: Form) -> RulesWanted:
-    """Which rules, of those loaded, `GET rules` shows."""
+    """The filter of `GET rules`."""
     kinds = {"": None, "alert": RuleKind.ALERT, "record": RuleKind.RECORD}
     kind, without = form.text("type").lower(), form.text("exclude_alerts")
     if kind not in kinds:

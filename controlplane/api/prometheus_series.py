@@ -1,4 +1,4 @@
-"""Which series there are: label sets for `series`, `labels` and `label/…/values` of Prometheus' API.
+"""Series search: label sets for `series`, `labels` and `label/…/values` of Prometheus' API.
 
 What is live now is known whole. The past is looked at in glances, since a series of the past is
 computed when it is asked for: one that lived only between two of them is not found.
@@ -15,24 +15,23 @@ from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.errors import LimitExceeded
 from alerts.promql.series import METRIC_NAME, SeriesSource
 
-#: How far back is looked at without a gap (as far as a query does), and how long each glance at the time before
-#: is, in seconds.
+#: The recent time is searched completely, as far as a query looks back; earlier times by probes of this length.
 RECENT_SECONDS, PROBE_SECONDS = 300.0, 60.0
 MAX_PROBES = 12
 DEFAULT_RANGE = 3600.0
-#: So long it may take; then what was found so far is the answer, with a warning.
+#: Time limit of a search; then the series found so far are the answer, with a warning.
 SEARCH_SECONDS = 10.0
 INCOMPLETE = (
-    "results may be incomplete: that is a lot to look through; ask for a shorter time or fewer series"
+    "results may be incomplete: the search reached its limit; request a shorter time range or fewer series"
 )
-ONLY_NOW = "a selector that does not say which metric finds only what is live now"
+ONLY_NOW = "a selector without a metric name finds only series that are live now"
 
 Reading = tuple[str, Mapping[str, str], float]
 Sets = dict[frozenset[tuple[str, str]], Labels]
 
 
 class LiveSeries(Protocol):
-    """Where series come from; `controlplane.metrics.series` implements it."""
+    """The source of series; `controlplane.metrics.series` implements it."""
 
     def source(self, now: float) -> SeriesSource: ...
 
@@ -42,7 +41,7 @@ class LiveSeries(Protocol):
 
 @dataclass(frozen=True)
 class FoundSeries:
-    """Label sets in their order, and what has to be said of them."""
+    """Sorted label sets, with warnings."""
 
     series: tuple[Labels, ...]
     warnings: tuple[str, ...] = ()
@@ -58,9 +57,9 @@ def live_series(source: LiveSeries, now: float) -> list[dict[str, str]]:
 def find(
     source: LiveSeries, selectors: Sequence[Sequence[Matcher]], start: float, end: float, now: float
 ) -> FoundSeries:
-    """Series that pass any of the selectors and have a sample from `start` to `end`; no selector: all that is live.
+    """Series that match any selector and have a sample from `start` to `end`; without a selector all live series.
 
-    What is too much for the source is left out, with a warning.
+    Series over the limits of the source are left out, with a warning.
     """
     found: Sets = {}
     named = [matchers for matchers in selectors if _names_metric(matchers)]
@@ -88,7 +87,7 @@ def _look(
     spans: Iterable[tuple[float, float]],
     found: Sets,
 ) -> bool:
-    """Adds what the spans have; whether all of them could be looked at."""
+    """Add the series of the spans; False if not all spans could be searched."""
     deadline, complete = time.monotonic() + SEARCH_SECONDS, True
     for start, end in spans:
         for matchers in selectors:
@@ -104,11 +103,11 @@ def _look(
 
 
 def glances(start: float, end: float) -> list[tuple[float, float]]:
-    """The spans (open at the left) to look at, newest first: the recent time whole, before that GLANCES."""
+    """The spans (open at the left) to search, newest first: the recent time, then up to `MAX_PROBES` probes."""
     if end < start:
         return []
     recent = max(start, end - RECENT_SECONDS)
-    # A source leaves out what lies at the left edge; a sample right at `start` counts.
+    # A source excludes the left edge of a span; a sample exactly at `start` counts.
     spans = [(recent - 0.001, end)]
     gap = (recent - start) / MAX_PROBES
     if gap > 0:

@@ -74,7 +74,7 @@ def action_body(action: Action) -> ActionBody:
 
 
 def failure_body(text: str | None, error_class: str | None = None) -> FailureBody | None:
-    """Spark's exception explained; None where there is none."""
+    """Spark's exception explained; None without an exception."""
     return _failure(failures.explain(text, error_class)) if text else None
 
 
@@ -83,7 +83,7 @@ def _failure(failure: Failure) -> FailureBody:
 
 
 def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now: float) -> QueryBody:
-    """What the fleet shows of one query."""
+    """The row of a query in the fleet."""
     last = view.progress[-1] if view.progress else None
     run, agent, facts = view.run, view.agent, view.facts
     batch_id = last.batch_id if last else run.last_batch_id if run else None
@@ -131,7 +131,7 @@ def _figures(last: ProgressSample | None) -> dict[str, Any]:
 
 
 def last_event_at(view: QueryView) -> float | None:
-    """When this query was last heard of, by whatever event."""
+    """Time of the last event of this query."""
     run, status = view.run, view.status
     heard = (
         view.progress[-1].at if view.progress else None,
@@ -200,7 +200,7 @@ def agent_body(agent: Agent) -> AgentBody:
 
 
 def source_bodies(progress: Mapping[str, Any] | None, sample: ProgressSample | None) -> list[SourceBody]:
-    """The sources as Spark wrote them, each with the lag that the sample tells."""
+    """The sources as Spark wrote them, each with its lag from the sample."""
     documents = items((progress or {}).get("sources"))
     lags = [source.lag_rows for source in sample.sources] if sample else []
     return [_source(document, _at(lags, i)) for i, document in enumerate(documents)]
@@ -235,7 +235,7 @@ def sink_of(progress: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def progress_bodies(points: Sequence[ProgressSample | ProgressPoint]) -> list[ProgressBody]:
-    """A series, oldest first; what arrived is told by the heads of two reports that follow each other."""
+    """Progress points, oldest first; the arrival rate comes from the latest offsets of two consecutive reports."""
     found: list[ProgressBody] = []
     before: ProgressSample | None = None
     for now in points:
@@ -270,7 +270,7 @@ def _point(point: ProgressPoint) -> ProgressBody:
 
 
 def timeline_body(told: TimelineResult) -> TimelineBody:
-    """What the lake tells of a query's past."""
+    """The timeline of a query from the lake."""
     return TimelineBody(
         runs=[_past_run(run) for run in told.runs],
         alerts=[
@@ -338,5 +338,5 @@ def _progress(sample: ProgressSample, pair: Sequence[ProgressSample]) -> Progres
 
 
 def event_body(event: Mapping[str, Any]) -> EventBody:
-    """A stored event; its time as the API gives times."""
+    """A stored event with its time in RFC 3339."""
     return EventBody(**{**event, "at": rfc3339(event["at"])})

@@ -1,6 +1,6 @@
-"""Actions: ask for a stop, start or restart, follow it, read what was done; and put a query away.
+"""Routes of actions: request a stop, start or restart, follow it, list actions; and retire a query.
 
-An ask returns as soon as it is on record: what becomes of it is the control room's to say.
+A request returns as soon as the action is stored; its outcome is read by `GET /actions/{id}`.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def post_action(
     response: Response,
     idempotency_key: Key = None,
 ) -> OneActionBody:
-    """202 with the action on its way; 409 with the refused action, which is on record too."""
-    ask = _ask(caller, body, idempotency_key)
-    action, fresh = plane.actions.request(view_of(plane, query_id), ask)
+    """202 with the open action; 409 with the refused action, which is stored as well."""
+    wanted = _new_action(caller, body, idempotency_key)
+    action, fresh = plane.actions.request(view_of(plane, query_id), wanted)
     if action.state == ActionState.REFUSED and action.delivered_at is None:
         raise _conflict(action)
     if not fresh:
@@ -60,7 +60,7 @@ def post_action(
     return OneActionBody(action=action_body(action))
 
 
-def _ask(caller: Token, body: ActionRequest, key: str | None) -> NewAction:
+def _new_action(caller: Token, body: ActionRequest, key: str | None) -> NewAction:
     return NewAction(
         action=body.action,
         actor=body.actor or caller.name,
@@ -78,22 +78,20 @@ def _conflict(action: Action) -> Conflict:
     return Conflict(action.reason, code=str(action.evidence.get("code") or "refused"), detail=detail)
 
 
-@router.post(
-    "/queries/{query_id}/retire", summary="Put an old query away", openapi_extra=body_schema(RetireRequest)
-)
+@router.post("/queries/{query_id}/retire", summary="Retire a query", openapi_extra=body_schema(RetireRequest))
 def post_retire(
     plane: ControlPlaneDep,
-    rows: FleetCacheDep,
+    cache: FleetCacheDep,
     caller: CallerDep,
     query_id: QueryIdDep,
     body: RetireRequestDep,
 ) -> QueryBody:
-    """It leaves the fleet and is no longer expected; its history stays. Again is harmless."""
+    """The query leaves the fleet and is no longer expected to run; its history stays. Idempotent."""
     view = view_of(plane, query_id)
     if view.run is not None and view.run.ended_at is None and not _lost(plane, view):
-        raise Conflict("the query runs; stop it first", code="still_running")
+        raise Conflict("the query is running; stop it first", code="still_running")
     plane.retire(query_id, body.actor or caller.name, caller.name, body.reason)
-    return rows.row(view_of(plane, query_id), plane.clock())
+    return cache.row(view_of(plane, query_id), plane.clock())
 
 
 def _lost(plane: ControlPlane, view: QueryView) -> bool:

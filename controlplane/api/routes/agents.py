@@ -1,7 +1,7 @@
-"""Agents: who they are, the long poll in which they wait for commands, and their results.
+"""Routes of agents: the list, the long poll for commands, and the results of commands.
 
-The poll is `async`: held by the thousand it takes no thread and does no I/O while it waits; it answers 204
-when its time is over or the server ends.
+The long poll is `async`: thousands of polls wait without threads or I/O. It answers 204 when its time is over or the
+server stops.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
 router = APIRouter(prefix="/api/v1", tags=["agents"])
-#: Polls that began together (the server was restarted) end spread over this share of their wait.
+#: Polls that began together, as after a restart of the server, end spread over this share of their wait.
 JITTER, JITTER_FROM = 0.4, 10.0
 Wait = Annotated[float, Query(ge=0, le=60, allow_inf_nan=False, description="seconds to wait for a command")]
 RESULT = {
@@ -58,12 +58,12 @@ def list_agents(plane: ControlPlaneDep) -> AgentsBody:
 @router.get(
     "/agents/{agent}/commands",
     summary="Wait for commands (long poll)",
-    responses={204: {"description": "no command in this time; poll again"}},
+    responses={204: {"description": "no command within `wait`; poll again"}},
 )
 async def poll_commands(
     request: Request, plane: ControlPlaneDep, caller: CallerDep, agent: AgentIdDep, wait: Wait = 25.0
 ) -> Response:
-    """Commands for this agent, at once or as soon as there is one; 204 after `wait` seconds."""
+    """Commands for this agent as soon as there is one; 204 after `wait` seconds."""
     _check_bound(plane, caller, agent)
     actions = await _next_actions(request, plane, caller, agent, wait)
     if not actions:
@@ -74,7 +74,7 @@ async def poll_commands(
 def _check_bound(plane: ControlPlane, caller: Token, agent: str) -> None:
     app = plane.app_of(agent)
     if caller.app is not None and app is not None and app != caller.app:
-        raise Forbidden(f"this token is bound to the app {caller.app}; the agent belongs to {app}")
+        raise Forbidden(f"the token is bound to the app {caller.app}; the agent belongs to {app}")
 
 
 def _command(plane: ControlPlane, action: Action) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _command(plane: ControlPlane, action: Action) -> dict[str, Any]:
 
 
 def _is_inventory(action: Action) -> bool:
-    """A command for an inventory changes nothing, and so is not on record."""
+    """Whether this is a command for an inventory, which changes nothing and is not stored."""
     return action.action == INVENTORY
 
 
@@ -97,7 +97,7 @@ async def _next_actions(
     while True:
         due = outbox.due(agent, caller.app, plane.clock())
         if due:
-            return await _hand_over(request, plane, caller, due)
+            return await _send(request, plane, caller, due)
         left = until - loop.time()
         if left <= 0 or outbox.closed:
             return []
@@ -105,40 +105,46 @@ async def _next_actions(
 
 
 def spread(wait: float) -> float:
-    """How long a poll is really held, in seconds; short waits are kept as asked."""
+    """The seconds that a poll is held: `wait`, shortened at random if it is long."""
     return wait * random.uniform(1 - JITTER, 1) if wait >= JITTER_FROM else wait
 
 
-async def _hand_over(request: Request, plane: ControlPlane, caller: Token, due: list[Action]) -> list[Action]:
-    """Mark as delivered, then answer. If the answer is lost, the next poll gets them again."""
+async def _send(request: Request, plane: ControlPlane, caller: Token, due: list[Action]) -> list[Action]:
+    """Mark the actions as delivered, then answer. If the response is lost, the next poll gets them again."""
     if await request.is_disconnected():
         return []
     if not plane.tokens.holds(caller):
-        raise Unauthorized("this token was revoked or has expired")
+        raise Unauthorized("the token was revoked or has expired")
     plane.outbox.mark_sent(due, plane.clock())
     try:
-        on_record = [action for action in due if not _is_inventory(action)]
+        stored_actions = [action for action in due if not _is_inventory(action)]
         writes = [
-            plane.actions.deliver(action) for action in on_record if action.state == ActionState.REQUESTED
+            plane.actions.deliver(action)
+            for action in stored_actions
+            if action.state == ActionState.REQUESTED
         ]
         written = await asyncio.gather(*(asyncio.wrap_future(write) for write in writes))
     except BaseException:
         plane.outbox.mark_sent(due, None)
         raise
-    again = [action for action in due if action.state == ActionState.DELIVERED or action not in on_record]
+    again = [
+        action for action in due if action.state == ActionState.DELIVERED or action not in stored_actions
+    ]
     return again + [action for action in written if action.state == ActionState.DELIVERED]
 
 
 @router.post(
-    "/commands/{action_id}/result", summary="What became of a command", openapi_extra={"requestBody": RESULT}
+    "/commands/{action_id}/result",
+    summary="Report the result of a command",
+    openapi_extra={"requestBody": RESULT},
 )
 def post_result(
     plane: ControlPlaneDep, caller: CallerDep, action_id: ActionIdDep, document: JsonDep
 ) -> OneActionBody:
-    """Take a result. The same result twice, or one after the end, changes nothing."""
+    """Apply a result. A repeated result, or one after the end of the action, changes nothing."""
     try:
         result = wire.decode_result(document)
     except WireError as error:
         raise BadRequest(str(error)) from None
-    room = plane.checkpoints if plane.checkpoints.is_inventory_command(action_id) else plane.actions
-    return OneActionBody(action=action_body(room.answer(action_id, result, caller.app)))
+    service = plane.checkpoints if plane.checkpoints.is_inventory_command(action_id) else plane.actions
+    return OneActionBody(action=action_body(service.answer(action_id, result, caller.app)))

@@ -1,4 +1,4 @@
-"""Alertmanager's API under `/alertmanager`: amtool and karma use it as they find it.
+"""Alertmanager's API v2 under `/alertmanager`, for amtool, karma and other clients.
 
 A no is a JSON text, as there; whoever has no right to ask hears it in our shape. Alerts come from rules
 here and cannot be pushed.
@@ -40,7 +40,7 @@ async def _filter(
     unprocessed: bool = True,
     receiver: Annotated[str | None, Query(max_length=1000)] = None,
 ) -> Filter:
-    """`unprocessed` selects nothing: an alert here is routed as soon as it fires."""
+    """`unprocessed` selects nothing, as an alert is routed as soon as it fires."""
     return alertmanager.filter_of(filter or (), active, silenced, inhibited, receiver)
 
 
@@ -59,7 +59,7 @@ async def post_alerts() -> Response:
     return JSONResponse(NO_PUSH, 405, {"Allow": "GET"})
 
 
-@router.get("/api/v2/alerts/groups", summary="Firing alerts as they are told together")
+@router.get("/api/v2/alerts/groups", summary="Firing alerts by notification group")
 def list_groups(plane: ControlPlaneDep, asked: FilterDep) -> Response:
     now = plane.clock()
     groups, views = plane.alerts.groups(now), plane.alerts.alerts(now)
@@ -73,10 +73,10 @@ def list_silences(plane: ControlPlaneDep, filter: Texts = None) -> Response:
 
 
 @router.post(
-    "/api/v2/silences", summary="Add a silence, or change one", openapi_extra=body_schema(PostableSilence)
+    "/api/v2/silences", summary="Create or change a silence", openapi_extra=body_schema(PostableSilence)
 )
 def post_silence(plane: ControlPlaneDep, caller: CallerDep, body: PostableSilenceDep) -> Response:
-    """Where what an active one covers would change, it ends and a new one begins: its id is answered."""
+    """A change of an active silence's matchers expires it and creates a new one, whose id is returned."""
     now, desk = plane.clock(), plane.alerts
     old = desk.silence(body.id) if body.id else None
     asked = alertmanager.silence_of(body, old, now)
@@ -90,7 +90,7 @@ def get_silence(plane: ControlPlaneDep, silence_id: SilenceId) -> Response:
     return JSONResponse(alertmanager.silence(plane.alerts.silence(str(silence_id)), plane.clock()))
 
 
-@router.delete("/api/v2/silence/{silence_id}", summary="End a silence now")
+@router.delete("/api/v2/silence/{silence_id}", summary="Expire a silence")
 def delete_silence(plane: ControlPlaneDep, caller: CallerDep, silence_id: SilenceId) -> Response:
     plane.alerts.expire_silence(str(silence_id), caller.name, caller.name)
     return Response(status_code=200)
@@ -102,11 +102,11 @@ def get_status(plane: ControlPlaneDep, request: Request) -> Response:
     return JSONResponse(alertmanager.status(plane.alerts.config, ours, began_at))
 
 
-@router.get("/api/v2/receivers", summary="Names of those who are told")
+@router.get("/api/v2/receivers", summary="Names of the receivers")
 def list_receivers(plane: ControlPlaneDep) -> Response:
     return JSONResponse([{"name": name} for name in plane.alerts.config.receivers])
 
 
-@router.get("/metrics", summary="The version of the API, as karma asks for it")
+@router.get("/metrics", summary="The version of the API as a metric, for karma")
 async def get_metrics() -> Response:
     return PlainTextResponse(alertmanager.BUILD_INFO)

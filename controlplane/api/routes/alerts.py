@@ -1,4 +1,4 @@
-"""Alerts: those that are, those that were, one with what was told of it; and somebody works on it.
+"""Routes of alerts: current and past alerts, notifications and acknowledgement.
 
 What is muted, told and acknowledged is the desk's to say (`controlplane.alerting.alert_queries`).
 """
@@ -65,15 +65,15 @@ def get_alert_history(
     query_id: Annotated[uuid.UUID | None, Query()] = None,
     limit: Limit = 200,
 ) -> PastAlertsBody:
-    """Those that fired at some time between `start` and `end`; by default within the last day."""
+    """Alerts that fired at any time between `start` and `end`; by default within the last day."""
     since, until = stretch(start, end, plane.clock(), DEFAULT_RANGE)
     found = plane.alerts.history(since, until, str(query_id) if query_id else None, limit)
     return PastAlertsBody(alerts=[alerting.alert_body(view) for view in found])
 
 
-@router.get("/alerts/{fingerprint}", summary="One alert, and what was told of it")
+@router.get("/alerts/{fingerprint}", summary="An alert and its notifications")
 def get_alert(plane: ControlPlaneDep, fingerprint: Fingerprint, limit: Limit = 100) -> AlertDetailBody:
-    """As it is now; where it is over, as it was last."""
+    """The current state, or the last state of a resolved alert."""
     view = plane.alerts.alert(fingerprint, plane.clock())
     notes = plane.alerts.notes(limit, fingerprint)
     return AlertDetailBody(
@@ -83,18 +83,18 @@ def get_alert(plane: ControlPlaneDep, fingerprint: Fingerprint, limit: Limit = 1
 
 @router.post(
     "/alerts/{fingerprint}/acknowledge",
-    summary="Somebody works on it",
+    summary="Acknowledge an alert",
     openapi_extra=body_schema(AcknowledgeRequest),
 )
 def post_acknowledge(
     plane: ControlPlaneDep, caller: CallerDep, fingerprint: Fingerprint, body: AcknowledgeRequestDep
 ) -> OneAlertBody:
-    """It is not repeated while it fires; its end is still told. 409 where it does not fire."""
+    """Notifications are not repeated while it fires; the resolution is still notified. 409 if it does not fire."""
     view = plane.alerts.acknowledge(fingerprint, body.actor or caller.name, caller.name, body.comment)
     return OneAlertBody(alert=alerting.alert_body(view))
 
 
-@router.get("/notifications", summary="What was told, what was not, and why; newest first")
+@router.get("/notifications", summary="Notifications sent and not sent, with the reasons; newest first")
 def list_notifications(
     plane: ControlPlaneDep,
     limit: Limit = 100,

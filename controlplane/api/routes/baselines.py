@@ -1,4 +1,4 @@
-"""Baselines: what is usual for a query at each hour of the week. Published by `controlplane history rollup`.
+"""Routes of baselines per query and hour of the week, published by `controlplane history rollup`.
 
 A set is sent in chunks; it takes the place of the set before when the last of them has come.
 """
@@ -31,7 +31,7 @@ async def _body(request: Request, plane: ControlPlaneDep) -> AsyncIterator[Event
         yield EventLines(raw, request.headers.get("content-encoding", ""), claim)
 
 
-@router.put("/baselines", summary="One chunk of a new set of baselines")
+@router.put("/baselines", summary="Upload a chunk of a new set of baselines")
 def put_baselines(plane: ControlPlaneDep, body: Annotated[EventLines, Depends(_body)]) -> dict[str, Any]:
     """`{"set": NAME, "chunk": 0, "chunks": N, "baselines": [{"query_id", "app", "query", "made_at", "figures": {NAME:
     {"0.5": [168 values]}}}]}`, plain or gzip. Answers whether the set is complete, and so is what holds now.
@@ -65,10 +65,10 @@ def _parsed(document: Any) -> tuple[str, int, int, list[Baseline]]:
     chunk = _whole(document, "chunk", 0, chunks - 1)
     told = document.get("baselines")
     if not isinstance(told, list):
-        raise BadRequest("baselines must be a list of objects, one a query")
+        raise BadRequest("baselines must be a list of objects, one per query")
     found = [from_json(one, f"baselines[{place}]") for place, one in enumerate(told)]
     if len({one.query_id for one in found}) < len(found):
-        raise BadRequest("baselines: a query_id comes twice")
+        raise BadRequest("baselines: a query_id occurs twice")
     return storable(name), chunk, chunks, found
 
 
@@ -79,17 +79,17 @@ def _whole(document: dict[str, Any], name: str, least: int, most: int) -> int:
     return value
 
 
-@router.get("/baselines", summary="What is usual for a query, or which queries that is known of")
+@router.get("/baselines", summary="The baseline of a query, or the queries that have one")
 def get_baselines(
     plane: ControlPlaneDep,
     query_id: Annotated[str | None, Query(max_length=100, description="Spark's id of the query")] = None,
 ) -> dict[str, Any]:
-    """With `query_id` all values by figure, quantile and hour of the week; NotFound where nothing is known."""
+    """With `query_id` all values by figure, quantile and hour of the week; NotFound without a baseline."""
     if query_id is None:
         known = plane.baselines.all()
         return {"baselines": [{k: v for k, v in to_json(one).items() if k != "figures"} for one in known]}
     view = plane.window.view(query_id)
     baseline = plane.baselines.by_id(query_id) or (plane.baselines.of(view) if view else None)
     if baseline is None:
-        raise NotFound(f"nothing is known of what is usual for {query_id}")
+        raise NotFound(f"there is no baseline of {query_id}")
     return to_json(baseline)

@@ -1,6 +1,6 @@
-"""Checkpoints: what the doctor says of each, inventories on demand; and shapes: will a changed query restart?
+"""Routes of checkpoints, inventories on demand, query shapes and the preflight check.
 
-Judging what somebody posts happens one at a time on the request's thread; everything else was judged before.
+A posted inventory is analyzed on the request's thread, one at a time; all other reports are read from the store.
 """
 
 from __future__ import annotations
@@ -52,53 +52,53 @@ PreflightDep = Annotated[PreflightRequest, Depends(body_of(PreflightRequest))]
 
 
 def _body(plane: ControlPlane, view: QueryView) -> CheckpointBody:
-    room = plane.checkpoints
-    collecting = room.pending_request(view.query_id) is not None
-    return bodies.checkpoint_body(view, collecting, room.trouble(view.query_id))
+    service = plane.checkpoints
+    collecting = service.pending_request(view.query_id) is not None
+    return bodies.checkpoint_body(view, collecting, service.trouble(view.query_id))
 
 
 @router.get("/checkpoints", summary="All checkpoints, worst first")
 def list_checkpoints(plane: ControlPlaneDep) -> CheckpointsBody:
-    """Of every query but those put away and those that a newer one of the same name has replaced."""
+    """Of all queries except retired ones and those replaced by a newer query of the same name."""
     views = [view for view in plane.fleet() if view.retired_at is None]
     found = bodies.worst_first([_body(plane, view) for view in views])
     return CheckpointsBody(as_of=stamp(plane.clock()) or "", checkpoints=found)
 
 
-@router.get("/checkpoints/{query_id}", summary="One checkpoint: findings, state, growth, shape")
+@router.get("/checkpoints/{query_id}", summary="A checkpoint: findings, state stores, growth, shape")
 def get_checkpoint(plane: ControlPlaneDep, query_id: QueryIdDep) -> CheckpointDetailBody:
     view = view_of(plane, query_id)
     with plane.reading() as conn:
-        judgement, headers = rows.latest_report(conn, query_id), rows.inventory_summaries(conn, query_id)
+        report, summaries = rows.latest_report(conn, query_id), rows.inventory_summaries(conn, query_id)
         shape = shape_rows.newest(conn, query_id)
-    return bodies.detail_body(_body(plane, view), judgement, headers, shape)
+    return bodies.detail_body(_body(plane, view), report, summaries, shape)
 
 
-@router.get("/checkpoints/{query_id}/inventory", summary="The newest inventory, as it was taken")
+@router.get("/checkpoints/{query_id}/inventory", summary="The newest inventory")
 def get_inventory(plane: ControlPlaneDep, query_id: QueryIdDep) -> dict[str, Any]:
     view_of(plane, query_id)
     with plane.reading() as conn:
         document = rows.document(conn, query_id)
     if document is None:
-        raise NotFound(f"there is no inventory of {query_id}'s checkpoint")
+        raise NotFound(f"there is no inventory of the checkpoint of {query_id}")
     return dict(document["checkpoint"])
 
 
 @router.post(
     "/checkpoints/{query_id}/inventory",
     status_code=202,
-    summary="Ask for an inventory",
+    summary="Request an inventory",
     openapi_extra=body_schema(InventoryRequestBody),
-    responses={409: {"description": "nobody can look, and why"}},
+    responses={409: {"description": "no inventory can be collected; the message gives the reason"}},
 )
 def post_inventory(plane: ControlPlaneDep, query_id: QueryIdDep, body: LookRequestDep) -> RequestedBody:
-    """Of the query's agent; where that is gone, of this server, below its checkpoint roots only."""
+    """From the query's agent; if that is gone, from this server, below its checkpoint roots only."""
     return RequestedBody(requested=True, by=plane.checkpoints.request(view_of(plane, query_id)))
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document to judge, as it came; `claim` is its share of the memory for bodies."""
+    """A posted document; `claim` is its share of the memory for bodies."""
 
     raw: bytes
     encoding: str
@@ -115,13 +115,15 @@ async def _document(request: Request) -> AsyncIterator[Document]:
 def post_analyze(
     body: Annotated[Document, Depends(_document)],
     target: Annotated[
-        str | None, Query(max_length=40, description="the Spark that will start, e.g. 4.3.0")
+        str | None, Query(max_length=40, description="the Spark version of the next start, e.g. 4.3.0")
     ] = None,
 ) -> dict[str, Any]:
-    """What `controlplane doctor --json` says of the same document. Nothing is kept."""
+    """The report of `controlplane doctor --json` for the document. Nothing is stored."""
     version = _target(target)
     if not _ANALYZING.acquire(timeout=ANALYZE_WAIT_SECONDS):
-        raise StoreUnavailable("the server judges other inventories; send it again", code="overloaded")
+        raise StoreUnavailable(
+            "the server is analyzing other inventories; send the request again", code="overloaded"
+        )
     try:
         survey = _survey(intake.decode(body.raw, body.encoding, MAX_DOCUMENT_BYTES, body.claim))
         return analyze(survey.checkpoint, version, output=survey.output, inputs=survey.inputs).as_json()
@@ -148,7 +150,7 @@ def _survey(raw: bytes) -> Survey:
         return Survey(
             bounded_inventory(document.get("checkpoint")),
             None if output is None else bounded_inventory(output),
-            tuple(bounded_inventory(one) for one in listed[:20]),
+            tuple(bounded_inventory(item) for item in listed[:20]),
         )
     except WireError as error:
         raise BadRequest(f"the body: {error}", code="bad_json") from None
@@ -156,28 +158,30 @@ def _survey(raw: bytes) -> Survey:
         raise BadRequest(f"the body: {error}", code="not_an_inventory") from None
 
 
-@router.get("/queries/{query_id}/shape", summary="The shape of a query's newest run, or of one run")
+@router.get("/queries/{query_id}/shape", summary="The shape of the newest run or of a given run")
 def get_shape(
     plane: ControlPlaneDep, query_id: QueryIdDep, run: Annotated[str | None, Query(max_length=64)] = None
 ) -> RunShapeBody:
-    """What of it its checkpoint depends on, as its agent told; for `controlplane preflight`."""
+    """The shape as the agent reported it; input of `controlplane preflight`."""
     with plane.reading() as conn:
         row = shape_rows.newest(conn, query_id) if run is None else shape_rows.of_run(conn, run)
     if row is None or row["query_id"] != query_id:
-        raise NotFound(f"no shape is known of {query_id}{f' in run {run}' if run else ''}")
+        raise NotFound(f"there is no shape of {query_id}{f' in run {run}' if run else ''}")
     return RunShapeBody(run_id=row["run_id"], at=stamp(row["at"]) or "", shape=row["shape"])
 
 
 @router.post(
     "/preflight",
-    summary="Will this query restart from its checkpoint?",
+    summary="Check whether a query would restart from its checkpoint",
     openapi_extra=body_schema(PreflightRequest),
 )
 def post_preflight(plane: ControlPlaneDep, caller: CallerDep, body: PreflightDep) -> PreflightBody:
-    """Compares a shape that is to start with that of the last run on its checkpoint. Nothing is kept."""
+    """Compare a shape with that of the last run on the same checkpoint. Nothing is stored."""
     if caller.app not in (None, body.app):
-        raise Forbidden(f"this token is bound to the app {caller.app} and may not ask for {body.app}")
+        raise Forbidden(
+            f"the token is bound to the app {caller.app} and does not allow requests for {body.app}"
+        )
     if deeper_than(body.shape, MAX_DEPTH):
         raise BadRequest(f"shape: nested more than {MAX_DEPTH} deep")
-    whose = ShapeOwner("", body.query_id or "", body.app, body.name, body.checkpoint, plane.clock())
-    return bodies.preflight_body(plane.checkpoints.preflight(whose, body.shape, bound=caller.app is not None))
+    owner = ShapeOwner("", body.query_id or "", body.app, body.name, body.checkpoint, plane.clock())
+    return bodies.preflight_body(plane.checkpoints.preflight(owner, body.shape, bound=caller.app is not None))

@@ -1,4 +1,4 @@
-"""`POST /api/v1/events`: a batch from an agent; answered after the store has committed it.
+"""Route `POST /api/v1/events`: a batch from an agent, answered after the store has committed it.
 
 So an agent may delete what was acknowledged, and sends anything else again.
 """
@@ -27,7 +27,7 @@ NDJSON = {
 def post_events(
     plane: ControlPlaneDep, caller: CallerDep, body: EventsBodyDep, sent_at: SentAtDep
 ) -> EventsAnswer:
-    """Store what is new. A bad line is named in `rejected` and spoils none of its neighbours."""
+    """Store the new events. A bad line is listed in `rejected` and does not affect the other lines."""
     text = intake.decode(body.raw, body.encoding, plane.settings.max_decompressed_bytes, body.claim)
     answer = plane.ingest.accept(
         intake.lines_of(text), sent_at, lambda event: may_speak(caller, event, plane.window)
@@ -41,7 +41,7 @@ def post_events(
 
 
 def may_speak(token: Token, event: Event, window: Window) -> str | None:
-    """Why this token may not send this event; None when it may.
+    """Why this token must not send this event; None if it may.
 
     An agent's id is its first speaker's app's, and a query its newest run's, until somebody puts it away.
     """

@@ -1,4 +1,4 @@
-"""The long past: where the move of events to the lake stands."""
+"""Route of the offload to the lake."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from controlplane.api.history_bodies import HistoryBody
 router = APIRouter(prefix="/api/v1/history", tags=["history"])
 
 
-@router.get("", summary="The lake, and what has moved to it")
+@router.get("", summary="State of the offload to the lake")
 async def history(plane: ControlPlaneDep) -> HistoryBody:
     return render.history_body(plane.history.status())

@@ -1,6 +1,6 @@
-"""Operations: liveness, readiness, our own figures, who am I, and the description of this API.
+"""Operational routes: liveness, readiness, metrics, the caller's identity and the API description.
 
-Liveness asks nothing of the store, so that a full disk never gets the server killed; readiness writes to it.
+Liveness does not use the store, so a full disk does not get the server killed; readiness writes to the store.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from controlplane.metrics import exposition
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/healthz", summary="Alive?")
+@router.get("/healthz", summary="Liveness")
 async def healthz() -> StateBody:
     return StateBody(status="ok")
 
 
-@router.get("/readyz", summary="Ready for work?", responses={503: {"model": StateBody}})
+@router.get("/readyz", summary="Readiness", responses={503: {"model": StateBody}})
 def readyz(request: Request, response: Response) -> StateBody:
-    """503 with the reasons when the store takes no writes or the scheduler stands still."""
+    """503 with the reasons if the store does not accept writes or jobs are overdue."""
     readiness: Readiness = request.app.state.readiness
     reasons = readiness.problems()
     if reasons:
@@ -53,7 +53,7 @@ def metrics(plane: ControlPlaneDep, request: Request) -> Response:
     return Response(body, headers={"content-type": content_type})
 
 
-@router.get("/api/v1/whoami", summary="Whose token is this?")
+@router.get("/api/v1/whoami", summary="Name and role of the token")
 async def whoami(caller: CallerDep) -> WhoBody:
     return WhoBody(name=caller.name, role=caller.role.value)
 
@@ -65,7 +65,7 @@ async def openapi(request: Request) -> JSONResponse:
 
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> HTMLResponse:
-    """The routes on one page, without a script or anything from another host."""
+    """The routes as one HTML page without scripts or content from other hosts."""
     return HTMLResponse(_page(request.app.openapi()))
 
 

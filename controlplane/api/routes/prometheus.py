@@ -1,4 +1,4 @@
-"""Prometheus' HTTP API under `/prometheus`: Grafana and promtool use it as they find it.
+"""Prometheus' HTTP API under `/prometheus`, for Grafana, promtool and other clients.
 
 Bodies have Prometheus' shape, errors of questions too; whoever has no right to ask hears it in ours.
 """
@@ -26,10 +26,10 @@ from controlplane.api.prometheus import PrometheusError
 from controlplane.api.prometheus_form import Form
 from controlplane.app import ControlPlane
 
-MAX_EVALUATIONS = 4  # at a time
-QUEUE_SECONDS = 5.0  # seconds to wait for a turn
+MAX_EVALUATIONS = 4  # concurrent
+QUEUE_SECONDS = 5.0  # for an evaluation slot
 DAY = 86400.0
-#: Clients ask for their own now, which is a little before ours when we read it; in seconds.
+#: A client's now is a little before the server's when the request is read.
 UNDERWAY = 5.0
 FORM = "application/x-www-form-urlencoded"
 
@@ -52,13 +52,15 @@ FormDep = Annotated[Form, Depends(_form)]
 
 
 async def _limited(request: Request, _: FormDep) -> AsyncIterator[None]:
-    """A turn to compute; taken when the form is read, given back before the answer is sent."""
+    """Hold an evaluation slot from the reading of the form until before the response is sent."""
     limiter: EvaluationLimiter = request.app.state.limiter
     try:
         async with limiter.acquire():
             yield
     except LimiterTimeout:
-        problem = f"query timed out in query queue: {MAX_EVALUATIONS} others are being computed; try again"
+        problem = (
+            f"query timed out in query queue: {MAX_EVALUATIONS} other evaluations are running; try again"
+        )
         raise PrometheusError("timeout", problem) from None
 
 
@@ -66,7 +68,7 @@ LIMITED = [Depends(_limited, scope="function")]
 
 
 def described(*names: str) -> dict[str, Any]:
-    """`openapi_extra` that names the parameters, which are read by hand."""
+    """`openapi_extra` that describes the parameters, which `prometheus_form` reads."""
     text = {"schema": {"type": "string"}}
     return {"parameters": [{"name": name, "in": "query", **text} for name in names]}
 
@@ -76,19 +78,19 @@ def _answer(body: bytes) -> Response:
 
 
 def _now(plane: ControlPlane) -> float:
-    """In whole milliseconds, as series count: what is live now must not lie after the question."""
+    """Now in whole milliseconds, like sample times: a live sample must not be later than the query."""
     return int(plane.clock() * 1000) / 1000
 
 
 def _live_at(plane: ControlPlane, asked: float) -> float:
-    """The moment whose live values go into an answer: now, or the moment asked for when it was now."""
+    """The time of live values in a response: now, or the requested time if that is about now."""
     now = _now(plane)
     return asked if now - UNDERWAY <= asked <= now else now
 
 
 @contextmanager
-def _in_prometheus_words(limits: Limits = DEFAULT_LIMITS) -> Iterator[None]:
-    """Errors of the engine as Prometheus' API tells them."""
+def _prometheus_errors(limits: Limits = DEFAULT_LIMITS) -> Iterator[None]:
+    """Turn errors of the engine into errors of Prometheus' API."""
     began = time.monotonic()
     try:
         yield
@@ -110,19 +112,19 @@ Evaluate = Callable[[Node, SeriesSource, float, Limits, list[str]], bytes]
 def _evaluated(plane: ControlPlane, form: Form, at: float, evaluation: Evaluate) -> Response:
     lookback = form.duration("lookback_delta", 0.0)
     asked = form.duration("timeout", DEFAULT_LIMITS.seconds)
-    seconds = asked if asked < DEFAULT_LIMITS.seconds else DEFAULT_LIMITS.seconds  # NaN bounds nothing
+    seconds = asked if asked < DEFAULT_LIMITS.seconds else DEFAULT_LIMITS.seconds  # NaN is no limit
     limits = Limits(seconds=seconds, points=prometheus_form.MAX_POINTS + 1)
     notes: list[str] = []
     source = plane.series.source(_live_at(plane, at), notes)
-    with _in_prometheus_words(limits):
+    with _prometheus_errors(limits):
         node = parse(form.text("query"))
         return _answer(
             evaluation(node, source, lookback if lookback > 0 else LOOKBACK_SECONDS, limits, notes)
         )
 
 
-@router.get("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=LIMITED)
-@router.post("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=LIMITED)
+@router.get("/query", summary="Instant query", openapi_extra=described(*QUERY), dependencies=LIMITED)
+@router.post("/query", summary="Instant query", openapi_extra=described(*QUERY), dependencies=LIMITED)
 def query(plane: ControlPlaneDep, form: FormDep) -> Response:
     limit, at = form.limit(), form.moment("time", _now(plane))
 
@@ -133,13 +135,13 @@ def query(plane: ControlPlaneDep, form: FormDep) -> Response:
 
 
 @router.get(
-    "/query_range", summary="A query over time", openapi_extra=described(*QUERY_RANGE), dependencies=LIMITED
+    "/query_range", summary="Range query", openapi_extra=described(*QUERY_RANGE), dependencies=LIMITED
 )
 @router.post(
-    "/query_range", summary="A query over time", openapi_extra=described(*QUERY_RANGE), dependencies=LIMITED
+    "/query_range", summary="Range query", openapi_extra=described(*QUERY_RANGE), dependencies=LIMITED
 )
 def query_range(plane: ControlPlaneDep, form: FormDep) -> Response:
-    """At most 11 000 points a series."""
+    """At most 11 000 points per series."""
     limit, times = form.limit(), prometheus_form.stretch(form)
 
     def ranged(node: Node, source: SeriesSource, lookback: float, limits: Limits, notes: list[str]) -> bytes:
@@ -150,7 +152,7 @@ def query_range(plane: ControlPlaneDep, form: FormDep) -> Response:
     return _evaluated(plane, form, times.end, ranged)
 
 
-# -- what there is ---------------------------------------------------------------------------------
+# -- metadata --------------------------------------------------------------------------------------
 
 LISTED = ("match[]", "start", "end", "limit")
 
@@ -160,15 +162,15 @@ def _found(plane: ControlPlane, form: Form) -> prometheus_series.FoundSeries:
     start = form.moment("start", end - prometheus_series.DEFAULT_RANGE)
     now = _live_at(plane, end)
     oldest = now - plane.settings.retention_days * DAY
-    with _in_prometheus_words():
+    with _prometheus_errors():
         return prometheus_series.find(plane.series, form.selectors(), max(start, oldest), end, now)
 
 
 @router.get(
-    "/series", summary="Which series there are", openapi_extra=described(*LISTED), dependencies=LIMITED
+    "/series", summary="Find series by label matchers", openapi_extra=described(*LISTED), dependencies=LIMITED
 )
 @router.post(
-    "/series", summary="Which series there are", openapi_extra=described(*LISTED), dependencies=LIMITED
+    "/series", summary="Find series by label matchers", openapi_extra=described(*LISTED), dependencies=LIMITED
 )
 def series(plane: ControlPlaneDep, form: FormDep) -> Response:
     if not form.texts("match[]"):
@@ -178,8 +180,8 @@ def series(plane: ControlPlaneDep, form: FormDep) -> Response:
     return _answer(prometheus.listing(in_order, limit, found.warnings))
 
 
-@router.get("/labels", summary="Names of labels", openapi_extra=described(*LISTED), dependencies=LIMITED)
-@router.post("/labels", summary="Names of labels", openapi_extra=described(*LISTED), dependencies=LIMITED)
+@router.get("/labels", summary="Label names", openapi_extra=described(*LISTED), dependencies=LIMITED)
+@router.post("/labels", summary="Label names", openapi_extra=described(*LISTED), dependencies=LIMITED)
 def labels(plane: ControlPlaneDep, form: FormDep) -> Response:
     limit, found = form.limit(), _found(plane, form)
     return _answer(prometheus.listing(prometheus_series.names(found.series), limit, found.warnings))
@@ -187,7 +189,7 @@ def labels(plane: ControlPlaneDep, form: FormDep) -> Response:
 
 @router.get(
     "/label/{name}/values",
-    summary="Values of a label",
+    summary="Label values",
     openapi_extra=described(*LISTED),
     dependencies=LIMITED,
 )
@@ -219,6 +221,6 @@ def alerts(plane: ControlPlaneDep) -> Response:
     return _answer(prometheus.alerts(view.alert for view in plane.alerts.alerts(plane.clock())))
 
 
-@router.get("/status/buildinfo", summary="What this server claims to be")
+@router.get("/status/buildinfo", summary="Build information")
 async def build_info(request: Request) -> Response:
     return _answer(prometheus.build_info(request.app.version))

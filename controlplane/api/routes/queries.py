@@ -1,6 +1,6 @@
-"""Queries: the fleet, one query with its verdict and reason, and its history.
+"""Routes of queries: the fleet, a query with its status and reason, and its history.
 
-The present comes from the window, rendered once for as long as its verdict stands; the past from the store.
+The present comes from the window and is rendered once per verdict; the past comes from the store and the lake.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_POINTS = 2000
 DEFAULT_RANGE, TIMELINE_RANGE = 3600.0, 30 * 86400.0  # seconds
 SHOWN = 20
 
-Words = Annotated[str | None, Query(max_length=256)]
+Name = Annotated[str | None, Query(max_length=256)]
 Labels = Annotated[
     list[str] | None,
     Query(max_length=20, description='Matchers such as team="data",env=~"prod|stage"; all must match'),
@@ -53,18 +53,18 @@ Moment = Annotated[str | None, Query(max_length=64, description="RFC 3339 or Uni
 @router.get("", summary="The fleet, worst first")
 def list_queries(
     plane: ControlPlaneDep,
-    rows: FleetCacheDep,
-    app: Words = None,
+    cache: FleetCacheDep,
+    app: Name = None,
     status: QueryStatus | None = None,
     label: Labels = None,
 ) -> FleetBody:
-    """All queries but retired ones (`status=retired`) and those replaced by a newer one of the same name."""
+    """All queries except retired ones (see `status=retired`) and those replaced by a newer query of the same name."""
     now = plane.clock()
     wanted = [matcher for text in label or () for matcher in _matchers(text)]
     retired = status == QueryStatus.RETIRED
     fleet = plane.window.views() if retired else (v for v in plane.fleet() if v.retired_at is None)
     views = (v for v in fleet if app in (None, v.app) and matches(wanted, v.labels))
-    shown = [row for row in (rows.row(view, now) for view in views) if status in (None, row.status)]
+    shown = [row for row in (cache.row(view, now) for view in views) if status in (None, row.status)]
     shown.sort(key=lambda q: (WORST_FIRST[q.status], q.app, q.name or "", q.query_id))
     counts = Counter(query.status for query in shown)
     return FleetBody(as_of=rfc3339(now), counts=dict(counts), queries=shown)
@@ -78,21 +78,22 @@ def _matchers(text: str) -> tuple[Matcher, ...]:
 
 
 def view_of(plane: ControlPlane, query_id: str) -> QueryView:
+    """The view of a query; NotFound for an unknown query."""
     view = plane.window.view(query_id)
     if view is None:
         raise NotFound(f"there is no query {query_id}")
     return view
 
 
-@router.get("/{query_id}", summary="One query with all that is known of it")
-def get_query(plane: ControlPlaneDep, rows: FleetCacheDep, query_id: QueryIdDep) -> QueryDetailBody:
+@router.get("/{query_id}", summary="A query with its runs, sources, status changes and actions")
+def get_query(plane: ControlPlaneDep, cache: FleetCacheDep, query_id: QueryIdDep) -> QueryDetailBody:
     view = view_of(plane, query_id)
     with plane.reading() as conn:
         history = _history(conn, query_id)
         progress = query_rows.latest_progress(conn, query_id)
     sample = view.progress[-1] if view.progress else None
     return QueryDetailBody(
-        **dict(rows.row(view, plane.clock())),
+        **dict(cache.row(view, plane.clock())),
         **history,
         sources=render.source_bodies(progress, sample),
         sink=render.sink_of(progress),
@@ -118,14 +119,14 @@ def _history(conn: Connection, query_id: str) -> dict[str, Any]:
 
 
 def _failure(view: QueryView) -> FailureBody | None:
-    """Why it does not run: its newest run's failure, or that of a start after it."""
+    """The failure of the newest run, or of a later start."""
     run = view.run
     if view.start_failed_at is not None and (run is None or view.start_failed_at >= run.started_at):
         return render.failure_body(view.start_failure)
     return render.failure_body(run.failure_text, run.error_class) if run else None
 
 
-@router.get("/{query_id}/progress", summary="Progress, at most 2 000 points, however long ago")
+@router.get("/{query_id}/progress", summary="Progress, at most 2 000 points, from the store and the lake")
 def get_progress(
     plane: ControlPlaneDep,
     query_id: QueryIdDep,
@@ -133,27 +134,27 @@ def get_progress(
     end: Moment = None,
     step: Annotated[float | None, Query(gt=0, le=86400 * 31, allow_inf_nan=False)] = None,
 ) -> ProgressListBody:
-    """By default the last hour. With `step`, the last report of each so many seconds.
+    """By default the last hour. With `step` the last report of every so many seconds.
 
-    What the store has no more comes from the lake, where there is one: of long stretches as medians by the minute, by
-    the hour, or of all that lies within a `step` (`resolution`), and of a query that the server never saw, too.
+    Reports that the store no longer has come from the lake, if there is one. Long ranges are returned as medians per
+    minute, hour or `step` (see `resolution`). Queries that only the lake knows are included.
     """
     since, until = stretch(start, end, plane.clock(), DEFAULT_RANGE)
-    told = plane.history.progress(ProgressRequest(query_id, since, until, MAX_POINTS, step))
-    if not told.points:
+    found = plane.history.progress(ProgressRequest(query_id, since, until, MAX_POINTS, step))
+    if not found.points:
         view_of(plane, query_id)
-    points = render.progress_bodies(told.points)
-    return ProgressListBody(progress=points, resolution=told.resolution, notes=list(told.notes))
+    points = render.progress_bodies(found.points)
+    return ProgressListBody(progress=points, resolution=found.resolution, notes=list(found.notes))
 
 
-@router.get("/{query_id}/timeline", summary="Runs, alerts and actions as the lake tells them")
+@router.get("/{query_id}/timeline", summary="Runs, alerts and actions from the lake")
 def get_timeline(
     plane: ControlPlaneDep, query_id: QueryIdDep, start: Moment = None, end: Moment = None
 ) -> TimelineBody:
     """By default of the last 30 days; empty without a lake.
 
-    What was moved there is told by the store too as long as that keeps it: the same by `run_id`, by `fingerprint` and
-    `fired_at`, by the action's `id`.
+    The store may still have the same objects: a run is identified by `run_id`, an alert by `fingerprint` and
+    `fired_at`, an action by `id`.
     """
     since, until = stretch(start, end, plane.clock(), TIMELINE_RANGE)
     return render.timeline_body(plane.history.timeline(query_id, since, until))

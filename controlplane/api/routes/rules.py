@@ -1,4 +1,4 @@
-"""Rules: those that run, with how they fare; and when others would have fired on stored history."""
+"""Routes of rules: the loaded rules with their state, the replay of rules on stored history, runbooks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from listeners.protocol.wire import rfc3339
 
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
 runbooks = APIRouter(prefix="/api/v1/runbooks", tags=["rules"])
-#: One replay takes the processor from everything else for so long, at most.
+#: Time limit of a replay, which competes with the server for the CPU.
 REPLAY_SECONDS = 120.0
-INTERVAL = 15.0  # of groups that name none
-#: By these labels the stored events of a query are found.
+INTERVAL = 15.0  # of groups without an interval
+#: Labels by which the stored events of a query are found.
 NARROW_BY = ("app", "query", "query_id")
 ReplayRequestDep = Annotated[ReplayRequest, Depends(body_of(ReplayRequest))]
 
 
-@router.get("", summary="Groups of rules with their state")
+@router.get("", summary="Rule groups with their state")
 def list_rules(plane: ControlPlaneDep) -> RulesBody:
     groups = [alerting.group_body(view) for view in plane.alerts.rules()]
     return RulesBody(as_of=rfc3339(plane.clock()), groups=groups)
@@ -35,12 +35,12 @@ def list_rules(plane: ControlPlaneDep) -> RulesBody:
 
 @router.post(
     "/replay",
-    summary="When rules would have fired",
+    summary="Replay rules on stored history",
     openapi_extra=body_schema(ReplayRequest),
     responses={409: {"description": "another replay runs"}},
 )
 def post_replay(plane: ControlPlaneDep, request: Request, body: ReplayRequestDep) -> ReplayBody:
-    """Plays a rule file over what is stored, within two minutes; `notes` say what was cut."""
+    """Evaluate a rule file on the stored history, for at most two minutes; `notes` name what was left out."""
     groups = alerting.rules_or_mistakes(*loader.load(body.rules))
     end = alerting.seconds("end", body.end)
     end = plane.clock() if end is None else min(end, plane.clock())
@@ -49,7 +49,7 @@ def post_replay(plane: ControlPlaneDep, request: Request, body: ReplayRequestDep
         raise BadRequest("start must be before end, and before now")
     playing: threading.Lock = request.app.state.replaying
     if not playing.acquire(blocking=False):
-        raise Conflict("another replay runs; try again when it is done", code="busy")
+        raise Conflict("another replay is running; try again when it is done", code="busy")
     try:
         until = time.monotonic() + REPLAY_SECONDS
         around = TemplateContext(external_url=plane.settings.dashboard_url)
@@ -70,14 +70,14 @@ def post_replay(plane: ControlPlaneDep, request: Request, body: ReplayRequestDep
     return alerting.replay_body(found, start, end)
 
 
-@runbooks.get("/{name}", summary="What to do about an alert that ships")
+@runbooks.get("/{name}", summary="The runbook of a built-in alert")
 def get_runbook(name: Annotated[str, Path(max_length=64)]) -> RunbookBody:
     page = pack.runbook(name)
     if page is None:
-        raise NotFound(f"there is no runbook called {name}")
+        raise NotFound(f"there is no runbook named {name}")
     return RunbookBody(name=name, text=page)
 
 
 def chunk_for(queries: int) -> int:
-    """Slots that are evaluated at once: so few that the series of that time stay below some ten megabytes."""
+    """Number of slots evaluated at once, so that their series stay below some ten megabytes."""
     return max(60, min(960, 48_000 // max(1, queries)))

@@ -1,4 +1,4 @@
-"""Silences: made, listed, ended. While one lasts, the alerts that it covers are shown and not told."""
+"""Routes of silences: create, list, expire. Alerts of an active silence are shown but not notified."""
 
 from __future__ import annotations
 
@@ -32,23 +32,21 @@ def list_silences(
     return SilencesBody(silences=[alerting.silence_body(one, firing, now) for one in found])
 
 
-@router.post(
-    "", status_code=201, summary="Silence alerts for a time", openapi_extra=body_schema(SilenceRequest)
-)
+@router.post("", status_code=201, summary="Create a silence", openapi_extra=body_schema(SilenceRequest))
 def post_silence(plane: ControlPlaneDep, caller: CallerDep, body: SilenceRequestDep) -> OneSilenceBody:
     actor = body.actor or caller.name
     asked = alerting.silence_of(body, actor, plane.clock())
     return _shown(plane, plane.alerts.add_silence(asked, actor, caller.name))
 
 
-@router.delete("/{silence_id}", summary="End a silence now")
+@router.delete("/{silence_id}", summary="Expire a silence")
 def delete_silence(
     plane: ControlPlaneDep,
     caller: CallerDep,
     silence_id: Annotated[uuid.UUID, Path()],
     actor: Annotated[str | None, Query(max_length=200, description="the person, where a page asks")] = None,
 ) -> OneSilenceBody:
-    """It stays on record, with who ended it. Again is harmless."""
+    """The silence stays in the store, and the audit log names who expired it. Idempotent."""
     person = (actor or "").strip() or caller.name
     return _shown(plane, plane.alerts.expire_silence(str(silence_id), person, caller.name))
 

@@ -170,5 +170,5 @@ def test_a_replay_says_what_was_cut() -> None:
     assert (body.errors[0].rule, body.errors[0].count) == ("B", 3)
     coarse, cut, more = body.notes
     assert coarse.startswith("the group g was evaluated every 45 s, not every 15 s")
-    assert "the time was up at 2026-11-20T05:20:00.000Z" in cut
-    assert more == "2 more alerts fired than are listed"
+    assert "the replay reached its time limit at 2026-11-20T05:20:00.000Z" in cut
+    assert more == "2 further alerts are not listed"
