@@ -25,7 +25,7 @@ from controlplane.checkpoints.repair.errors import (
 from controlplane.checkpoints.repair.folders import Access, CheckpointFolder, Digest
 from controlplane.checkpoints.repair.inspection import RepairPlaces
 from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Remove, RepairPlan, Write
-from tests.unit.controlplane.checkpoints.repair.benches import SPARK, content, on_disk
+from tests.unit.controlplane.checkpoints.repair.repair_fixtures import SPARK, content, on_disk
 
 NOW = 1_795_160_000.0
 

@@ -14,7 +14,7 @@ from controlplane.checkpoints.repair.repair_plan import REPAIR_IDS, Diagnosis, R
 from controlplane.checkpoints.repair.steps import Remove, Write, apply_steps
 from controlplane.checkpoints.survey import Survey
 from tests.unit.controlplane.checkpoints.goldens import Step, cut, edit, empty, flip, lose, put
-from tests.unit.controlplane.checkpoints.repair.benches import SPARK, seen
+from tests.unit.controlplane.checkpoints.repair.repair_fixtures import SPARK, seen
 
 ID = "9b43c760-2baa-4810-939c-6c4fb7c86f89"
 

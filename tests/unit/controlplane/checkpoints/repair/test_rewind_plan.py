@@ -10,7 +10,7 @@ from controlplane.checkpoints.repair.errors import Impossible
 from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Remove, RepairPlan, Write, apply_steps
 from controlplane.checkpoints.survey import Survey
 from tests.unit.controlplane.checkpoints.goldens import Step, change, edit, lose, put
-from tests.unit.controlplane.checkpoints.repair.benches import SPARK, judged, seen
+from tests.unit.controlplane.checkpoints.repair.repair_fixtures import SPARK, judged, seen
 
 EVERYONE = ("files", "agg", "rocks", "rockscl", "v2", "join", "dedup", "tws", "union", "foreachbatch")
 

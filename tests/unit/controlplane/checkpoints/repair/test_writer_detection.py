@@ -9,7 +9,7 @@ import pytest
 from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.repair import rewind_plan, writer_detection
 from tests.unit.controlplane.checkpoints.goldens import change
-from tests.unit.controlplane.checkpoints.repair.benches import SPARK, seen
+from tests.unit.controlplane.checkpoints.repair.repair_fixtures import SPARK, seen
 
 NOW = 1_795_160_000.0
 QUIET = Inventory(
