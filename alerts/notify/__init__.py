@@ -1,4 +1,4 @@
-"""Notification: whether a group of alerts is to be told, why, in which words, and to whom.
+"""Notification pipeline: configuration, decision, message, stages and receivers.
 
-Called by the server; calls the rest of `alerts`. Only `alerts.notify.receivers` does I/O.
+Used by the server; imports the rest of `alerts`. Only `alerts.notify.receivers` does I/O.
 """

@@ -1,7 +1,7 @@
-"""From the receivers of a configuration to what sends: one line a kind.
+"""Build receivers from their configuration, by kind.
 
-`read` gives the content of a file that the configuration names for a secret; it is asked anew whenever
-receivers are built, so a changed secret takes effect with a reload.
+`read` returns the content of a secret file that the configuration names; it is called whenever receivers are
+built, so a changed secret takes effect with a reload.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Receivers = Mapping[str, tuple[Receiver, ...]]
 
 
 def build(config: Config, read: Read) -> dict[str, tuple[Receiver, ...]]:
-    """All that is told under each receiver's name. ValueError names a secret that cannot be used.
+    """The receivers by configured name. Raises ValueError for an unusable secret.
 
-    What `read` raises (OSError) passes through.
+    Errors of `read` (OSError) pass through.
     """
     return {name: _built(receiver, read) for name, receiver in config.receivers.items()}
 

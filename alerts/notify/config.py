@@ -1,7 +1,7 @@
-"""Who is told what: Alertmanager's configuration file → routes, receivers, inhibitions; or all its mistakes.
+"""Load an Alertmanager configuration file: routes, receivers and inhibition rules, or all its errors.
 
-Pure: the caller reads the file, and the files that it names for secrets. What Alertmanager has and we
-have not is named as such, never passed over in silence.
+Pure: the caller reads the file and the secret files that it names. Alertmanager features that are not
+supported are reported as errors, never ignored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _INHIBIT = (
     "equal",
 )
 _WEBHOOK = ("url", "url_file", "send_resolved", "max_alerts", "timeout", "http_config")
-_NOT_YET = {
+_UNSUPPORTED = {
     "a configuration": ("templates", "time_intervals", "mute_time_intervals"),
     "a route": ("mute_time_intervals", "active_time_intervals"),
 }
@@ -53,7 +53,7 @@ _OTHER_KIND = re.compile(r"[a-z]+_configs")
 
 @dataclass(frozen=True)
 class WebhookConfig:
-    """One address of a receiver; `url_file`: a file that holds it. `token_file`: sent as a bearer token."""
+    """A webhook of a receiver. `url_file`: file with the URL; `token_file`: file with the bearer token."""
 
     url: str = ""
     url_file: str = ""
@@ -64,13 +64,13 @@ class WebhookConfig:
     token_file: str = ""
 
     def __repr__(self) -> str:
-        """Without what may be secret."""
+        """Omits URL and token, which may be secrets."""
         return f"WebhookConfig(max_alerts={self.max_alerts}, timeout={self.timeout})"
 
 
 @dataclass(frozen=True)
 class ReceiverConfig:
-    """A name that routes use, and where its messages go; nowhere at all is allowed."""
+    """A receiver by the name that routes use. It may have no webhooks."""
 
     name: str
     webhooks: tuple[WebhookConfig, ...] = ()
@@ -78,7 +78,7 @@ class ReceiverConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole configuration. `original` is the text, for Alertmanager's status call."""
+    """A configuration. `original`: its text, for Alertmanager's status API."""
 
     route: AlertRoute
     receivers: Mapping[str, ReceiverConfig]
@@ -87,7 +87,7 @@ class Config:
 
 
 def load(text: str) -> tuple[Config | None, tuple[DocumentError, ...]]:
-    """The configuration, None where there is any mistake; and all mistakes in the order of their lines."""
+    """Parse a configuration. Returns None where there is any error, and all errors in order of lines."""
     tree, mistakes = parse_yaml(text)
     loader = _Loader()
     config = loader.config(tree, text) if tree is not None else None
@@ -107,14 +107,14 @@ class _Loader(FieldReader):
         route = fields.get("route")
         if route is None:
             if fields:
-                self.add_error(tree.mark, "a configuration must have a route")
+                self.add_error(tree.mark, "no routes provided")
             return None
         root = self._root(route, receivers)
         return Config(root, receivers, rules, text)
 
     def _fields(self, node: Node, what: str, known: tuple[str, ...]) -> Fields:
-        """As `table`, but names what Alertmanager has and we have not."""
-        later = _NOT_YET.get(what, ())
+        """As `mapping`, but reports fields of Alertmanager that are not supported."""
+        later = _UNSUPPORTED.get(what, ())
         fields = self.mapping(node, what, (*known, *later))
         for name in later:
             if name in fields:
@@ -129,14 +129,14 @@ class _Loader(FieldReader):
             if isinstance(node, YamlMapping):
                 self._name_other_kinds(node)
             known = ("name", "webhook_configs", *self._other_kinds(node))
-            one = self.mapping(node, "a receiver", known)
-            name = self.string(one, "name")
+            receiver = self.mapping(node, "a receiver", known)
+            name = self.string(receiver, "name")
             if name is None or not name.value:
-                self.add_error(node.mark, "a receiver must have a name")
+                self.add_error(node.mark, "a receiver needs a name")
                 continue
             if name.value in found:
-                self.add_error(name.mark, f"two receivers are called {name.value!r}")
-            hooks = tuple(self._webhook(hook) for hook in self.items(one, "webhook_configs"))
+                self.add_error(name.mark, f"notification config name {name.value!r} is not unique")
+            hooks = tuple(self._webhook(hook) for hook in self.items(receiver, "webhook_configs"))
             found[name.value] = ReceiverConfig(name.value, hooks)
         return found
 
@@ -147,7 +147,7 @@ class _Loader(FieldReader):
     def _name_other_kinds(self, node: YamlMapping) -> None:
         for key, _ in node.entries:
             if key.value in self._other_kinds(node):
-                self.add_error(key.mark, f"{key.value}: this version tells by webhook_configs only")
+                self.add_error(key.mark, f"{key.value}: not supported by this version; use webhook_configs")
 
     def _webhook(self, node: Node) -> WebhookConfig:
         fields = self.mapping(node, "a webhook", _WEBHOOK)
@@ -193,9 +193,9 @@ class _Loader(FieldReader):
         fields = self._fields(node, "a route", _ROUTE)
         for name in ("matchers", "match", "match_re", "continue"):
             if name in fields:
-                self.add_error(fields[name].mark, f"{name}: the first route takes every alert")
+                self.add_error(fields[name].mark, f"{name}: the root route must match every alert")
         if isinstance(node, YamlMapping) and self.string(fields, "receiver") is None:
-            self.add_error(node.mark, "the first route must have a receiver")
+            self.add_error(node.mark, "the root route needs a receiver")
         base = AlertRoute("{}", "", group_by=(), timing=Timing())
         return self._filled(fields, base, (), "{}", receivers)
 
@@ -213,10 +213,10 @@ class _Loader(FieldReader):
         key: str,
         receivers: Mapping[str, ReceiverConfig],
     ) -> AlertRoute:
-        """A route with what it does not say taken from its parent."""
+        """A route with unset fields inherited from its parent."""
         receiver = self.string(fields, "receiver")
         if receiver is not None and receiver.value not in receivers:
-            self.add_error(receiver.mark, f"there is no receiver called {receiver.value!r}")
+            self.add_error(receiver.mark, f"undefined receiver {receiver.value!r} used in route")
         times = parent.timing
         route = AlertRoute(
             key=key,
@@ -241,7 +241,10 @@ class _Loader(FieldReader):
         names = list(self.strings(fields, "group_by"))
         if any(name.value == "..." for name in names):
             if len(names) > 1:
-                self.add_error(fields["group_by"].mark, "group_by: '...' means all labels and stands alone")
+                self.add_error(
+                    fields["group_by"].mark,
+                    "group_by: '...' (all labels) cannot be combined with other labels",
+                )
             return None
         for number, name in enumerate(names):
             if not _LABEL_NAME.fullmatch(name.value):
@@ -253,7 +256,7 @@ class _Loader(FieldReader):
     # Matchers.
 
     def _matchers(self, fields: Fields, texts: str, equal: str, patterns: str) -> tuple[Matcher, ...]:
-        """Of the new form (a list of texts) and the two old ones (tables of values and of patterns)."""
+        """Matchers in the current form (a list) and the two deprecated forms (mappings of values and of patterns)."""
         found: list[Matcher] = []
         for text in self._matcher_texts(fields, texts):
             try:
@@ -275,7 +278,7 @@ class _Loader(FieldReader):
 
     def _no_list(self, node: Node | None, name: str) -> Sequence[YamlScalar]:
         if isinstance(node, YamlMapping):
-            self.add_error(node.mark, f'{name}: write a list of texts, such as [team="data"]')
+            self.add_error(node.mark, f'{name}: expected a list of matchers such as [team="data"]')
         return []
 
     def _pair(self, key: YamlScalar, operator: str, value: YamlScalar) -> list[Matcher]:
@@ -289,11 +292,11 @@ class _Loader(FieldReader):
             return []
 
     def _inhibit_rule(self, node: Node) -> InhibitRule:
-        fields = self.mapping(node, "an inhibition", _INHIBIT)
+        fields = self.mapping(node, "an inhibition rule", _INHIBIT)
         sources = self._matchers(fields, "source_matchers", "source_match", "source_match_re")
         targets = self._matchers(fields, "target_matchers", "target_match", "target_match_re")
         if fields and not (sources and targets):
-            self.add_error(node.mark, "an inhibition must have source_matchers and target_matchers")
+            self.add_error(node.mark, "an inhibition rule needs source_matchers and target_matchers")
         name = self.string(fields, "name")
         equal = tuple(text.value for text in self.strings(fields, "equal"))
         return InhibitRule(sources, targets, equal, name.value if name else "")
@@ -312,6 +315,6 @@ def _with_children(route: AlertRoute, children: tuple[AlertRoute, ...]) -> Alert
 
 
 def unused_receivers(config: Config) -> tuple[str, ...]:
-    """Receivers that no route names."""
+    """Names of receivers that no route uses."""
     used = {route.receiver for route in walk(config.route)}
     return tuple(name for name in config.receivers if name not in used)

@@ -1,8 +1,8 @@
-"""A look at one group: told to every receiver of its name, and what becomes of the group afterwards.
+"""Flush an alert group to every receiver of its route, and compute the group's next state.
 
-Thin: all decisions are in `alerts.grouping` and `alerts.notify.stages`. The caller keeps groups and what was
-told, and stores each outcome as `keep` hands it over, before the next is made. Of several receivers of one
-name each has its own entry in the log; where one fails and another does not, only the first is tried again.
+All decisions are in `alerts.grouping` and `alerts.notify.stages`. The caller holds the groups and notification
+states, and stores each outcome through `keep` before the next receiver runs. Each receiver has its own state: where
+one fails, only that one is retried.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from alerts.notify.reasons import Decision, NotificationState, Reason
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.stages import NotificationContext, NotificationOutcome, flush
 
-#: What was told last: by the key of a group and the name of a receiver.
+#: Last notification state by group key and receiver name.
 Log = Mapping[tuple[str, str], NotificationState]
 
 
@@ -27,27 +27,27 @@ def flush_group(
     now: float,
     keep: Callable[[NotificationOutcome], None],
 ) -> tuple[NotificationOutcome, ...]:
-    """One group told to every receiver of its name; `keep` has each outcome before the next is made."""
-    looks = []
+    """Notify every receiver of a group; `keep` gets each outcome before the next receiver runs."""
+    outcomes = []
     for receiver in receivers.get(group.receiver, ()):
         outcome = flush(group, receiver, log.get((group.key, receiver.name)), context, now)
         keep(outcome)
-        looks.append(outcome)
-    if not looks:
-        looks.append(_no_receiver(group, now))
-        keep(looks[0])
-    return tuple(looks)
+        outcomes.append(outcome)
+    if not outcomes:
+        outcomes.append(_no_receiver(group, now))
+        keep(outcomes[0])
+    return tuple(outcomes)
 
 
 def _no_receiver(group: Group, now: float) -> NotificationOutcome:
-    words = f"the receiver {group.receiver!r} tells nobody"
-    return NotificationOutcome(group, group.receiver, now, Decision(Reason.NONE, words))
+    explanation = f"receiver {group.receiver!r} has no webhook configured"
+    return NotificationOutcome(group, group.receiver, now, Decision(Reason.NONE, explanation))
 
 
 def after_flush(
-    group: Group, seen: Group, looks: tuple[NotificationOutcome, ...], now: float
+    group: Group, seen: Group, outcomes: tuple[NotificationOutcome, ...], now: float
 ) -> Group | None:
-    """The group after it was looked at as `seen`; it may have changed since. None: nothing is left in it."""
-    if any(outcome.retries for outcome in looks):
+    """The group after a flush of its state `seen`; it may have changed since. None: it has no alerts left."""
+    if any(outcome.retries for outcome in outcomes):
         return grouping.after_failure(group, now)
     return grouping.after_delivery(group, seen.alerts, now)

@@ -1,6 +1,6 @@
-"""What is said about a group of alerts: status, labels in common, the alerts, links, title and body.
+"""Notification message of an alert group: status, common labels, alerts, links, title and body.
 
-Pure values; each receiver puts them in its own form.
+Pure values; each receiver formats them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _MAX_BODY_ALERTS = 20
 
 @dataclass(frozen=True)
 class Message:
-    """One message to one receiver. `alerts` are in a fixed order: firing first, oldest first.
+    """A message to one receiver. `alerts`: firing first, then oldest first.
 
-    `external_url`: our address, for links. `sent_at`: Unix seconds.
+    `external_url`: the dashboard's URL, for links. `sent_at`: Unix seconds.
     """
 
     receiver: str
@@ -32,23 +32,27 @@ class Message:
 
     @property
     def firing(self) -> tuple[Alert, ...]:
+        """The firing alerts."""
         return tuple(alert for alert in self.alerts if alert.state is AlertState.FIRING)
 
     @property
     def status(self) -> str:
+        """`firing` while any alert fires, else `resolved`."""
         return "firing" if self.firing else "resolved"
 
     @property
     def common_labels(self) -> dict[str, str]:
+        """Labels that all alerts share."""
         return _in_common(alert.labels for alert in self.alerts)
 
     @property
     def common_annotations(self) -> dict[str, str]:
+        """Annotations that all alerts share."""
         return _in_common(alert.annotations for alert in self.alerts)
 
     @property
     def title(self) -> str:
-        """`[FIRING:2] LagGrowing (shop orders)`: as Alertmanager's own templates begin."""
+        """`[FIRING:2] LagGrowing (shop orders)`, as in Alertmanager's default template."""
         count = f":{len(self.firing)}" if self.firing else ""
         named = " ".join(self.group_labels.values())
         rest = [value for name, value in self.common_labels.items() if name not in self.group_labels]
@@ -56,14 +60,14 @@ class Message:
 
     @property
     def body(self) -> str:
-        """One line an alert, as plain text."""
+        """One line per alert, as plain text."""
         lines = [_line(alert) for alert in self.alerts[:_MAX_BODY_ALERTS]]
         left = len(self.alerts) - len(lines)
         return "\n".join([*lines, f"and {left} more"] if left else lines)
 
 
 def _in_common(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """What all tables agree on, sorted by name."""
+    """Entries that all mappings share, sorted by name."""
     first, *others = tables
     return {
         name: text for name, text in sorted(first.items()) if all(other.get(name) == text for other in others)
@@ -76,7 +80,7 @@ def _line(alert: Alert) -> str:
 
 
 def firing_first(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
-    """Firing first; then by age and fingerprint, so that two messages of one state are alike."""
+    """Sort alerts: firing first, then by age and fingerprint, so that equal states give equal messages."""
     return tuple(
         sorted(alerts, key=lambda a: (a.state is not AlertState.FIRING, a.fired_at or 0.0, a.fingerprint))
     )

@@ -1,7 +1,7 @@
-"""Should a group be told now, and why; one place for all reasons, for log, API and page.
+"""Decide whether to notify a receiver of an alert group, and why.
 
-What was told last is kept by the server as a `NotificationState` for each group and receiver. The words of `Reason`
-are those of Alertmanager's webhook (since its 0.32).
+The server stores the last notification as a `NotificationState` for each group and receiver. The values of `Reason`
+are those of Alertmanager's webhook (since 0.32).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a group is told; NONE: it is not."""
+    """Why a group is notified; NONE: it is not."""
 
     NONE = "none"
     FIRST = "first notification"
@@ -24,7 +24,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class NotificationState:
-    """What a receiver was last told of a group: fingerprints, and when (Unix seconds)."""
+    """The last notification of a group to a receiver: fingerprints, and when (Unix seconds)."""
 
     firing: frozenset[str]
     resolved: frozenset[str]
@@ -33,13 +33,14 @@ class NotificationState:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether to tell, and one sentence that says why or why not."""
+    """Whether to notify, with an explanation."""
 
     reason: Reason
     explanation: str
 
     @property
     def notifies(self) -> bool:
+        """Whether a notification is due."""
         return self.reason is not Reason.NONE
 
 
@@ -52,15 +53,15 @@ def decide(
     sends_resolved: bool = True,
     acknowledged: Iterable[str] = (),
 ) -> Decision:
-    """Whether a receiver is to be told of a group now. Fingerprints, without those that are muted.
+    """Decide whether to notify a receiver of a group now. Takes fingerprints of alerts that are not muted.
 
-    `acknowledged`: of those that fire; a group is not repeated while somebody works on all of it.
+    `acknowledged`: acknowledged firing alerts; a group is not repeated while all of them are acknowledged.
     """
     fires, ended = frozenset(firing), frozenset(resolved)
     if last is None:
         if fires:
-            return Decision(Reason.FIRST, f"{_alerts(fires)}, and nobody was told yet")
-        return Decision(Reason.NONE, "nothing fires, and nobody was told that it did")
+            return Decision(Reason.FIRST, f"{_alerts(fires)}; no notification sent yet")
+        return Decision(Reason.NONE, "no alert fires, and none was notified")
     if new := fires - last.firing:
         reason = Reason.NEW if last.firing else Reason.FIRST
         return Decision(reason, f"{_alerts(new)} since the last message")
@@ -73,8 +74,8 @@ def decide(
 
 def _all_over(last: NotificationState) -> Decision:
     if last.firing:
-        return Decision(Reason.ALL_RESOLVED, "nothing fires any more")
-    return Decision(Reason.NONE, "nothing fires, and that was told")
+        return Decision(Reason.ALL_RESOLVED, "no alert fires any more")
+    return Decision(Reason.NONE, "no alert fires, and that was notified")
 
 
 def _repeated(
@@ -86,11 +87,11 @@ def _repeated(
 ) -> Decision:
     age = now - last.at
     if age <= repeat_interval:
-        left = f"it is repeated after {repeat_interval:g} s"
-        return Decision(Reason.NONE, f"told {age:.0f} s ago, nothing new; {left}")
+        left = f"it repeats after {repeat_interval:g} s"
+        return Decision(Reason.NONE, f"notified {age:.0f} s ago, nothing new; {left}")
     if fires <= acknowledged:
-        return Decision(Reason.NONE, "nothing new, and somebody works on it")
-    return Decision(Reason.REPEAT, f"it still fires, {age:.0f} s after the last message")
+        return Decision(Reason.NONE, "nothing new, and all firing alerts are acknowledged")
+    return Decision(Reason.REPEAT, f"still firing {age:.0f} s after the last message")
 
 
 def _alerts(fingerprints: frozenset[str]) -> str:

@@ -1,8 +1,7 @@
-"""From a group that is due to a message that was taken: a list of small steps that pass one frozen value.
+"""Notification stages, from a due alert group to a delivered message.
 
-`flush` runs them: those muted by inhibition and silence are left out, it is decided whether to tell and
-why, the message is sent, and what was told is noted last, so that an end of the process between sending
-and noting leads to a second message and never to none.
+`flush` runs the stages on one frozen value: inhibit, silence, deduplicate, compose, send, record. The state is
+recorded last, so that a crash between sending and recording leads to a second message, never to none.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from alerts.state import Alert, AlertState
 
 @dataclass(frozen=True)
 class Muted:
-    """Why an alert is left out, with the ids of the silences or the fingerprints of the alerts that do it."""
+    """Why an alert is muted: ids of silences, or fingerprints of inhibiting alerts."""
 
     by: str
     ids: tuple[str, ...]
@@ -32,11 +31,10 @@ class Muted:
 
 @dataclass(frozen=True)
 class NotificationOutcome:
-    """What became of a look at a group for one receiver, by its name.
+    """Outcome of a group's flush for one receiver.
 
-    `told`: to be kept for the next look; None: as before.
-
-    `sent` and `error` are both empty where nothing was to be told; `words` say why, always.
+    `state`: the new notification state; None: unchanged. Neither `sent` nor `error` is set where no notification
+    was due; `explanation` always says why.
     """
 
     group: Group
@@ -52,7 +50,7 @@ class NotificationOutcome:
     @property
     def explanation(self) -> str:
         if self.error is not None:
-            return f"{self.decision.explanation}; it was not taken: {self.error}"
+            return f"{self.decision.explanation}; delivery failed: {self.error}"
         kept = f"; {len(self.muted)} muted" if self.muted else ""
         return self.decision.explanation + kept
 
@@ -83,11 +81,11 @@ def flush(
     context: NotificationContext,
     now: float,
 ) -> NotificationOutcome:
-    """Looks at one group at `now` and tells its receiver if there is something to tell.
+    """Process one group at `now` and notify the receiver if a notification is due.
 
-    `last`: what this receiver was last told of it. Blocks while the receiver does.
+    `last`: the receiver's last notification of the group. Blocks while the receiver does.
     """
-    outcome = NotificationOutcome(group, receiver.name, now, Decision(Reason.NONE, "not looked at"))
+    outcome = NotificationOutcome(group, receiver.name, now, Decision(Reason.NONE, "not evaluated"))
     for step in (
         lambda o: inhibit(o, context.inhibitor),
         lambda o: silence(o, context.silences),
@@ -101,16 +99,14 @@ def flush(
 
 
 def inhibit(outcome: NotificationOutcome, inhibitor: Inhibitor) -> NotificationOutcome:
-    """Leaves out what follows from another alert that fires."""
+    """Mute alerts that a firing alert inhibits."""
     found = {key: inhibitor.inhibiting(alert.labels) for key, alert in _unmuted(outcome)}
     return _mute(outcome, "inhibition", found)
 
 
-def silence(outcome: NotificationOutcome, all_of_them: Sequence[Silence]) -> NotificationOutcome:
-    """Leaves out what somebody silenced."""
-    found = {
-        key: silences.silenced_by(all_of_them, alert.labels, outcome.at) for key, alert in _unmuted(outcome)
-    }
+def silence(outcome: NotificationOutcome, active: Sequence[Silence]) -> NotificationOutcome:
+    """Mute silenced alerts."""
+    found = {key: silences.silenced_by(active, alert.labels, outcome.at) for key, alert in _unmuted(outcome)}
     return _mute(outcome, "silence", found)
 
 
@@ -134,11 +130,11 @@ def deduplicate(
     sends_resolved: bool,
     acks: Sequence[Acknowledgement],
 ) -> NotificationOutcome:
-    """Decides whether to tell."""
+    """Decide whether a notification is due."""
     unmuted = _unmuted(outcome)
     if not unmuted:
-        words = "all its alerts are muted" if outcome.muted else "there is no alert in it"
-        return replace(outcome, decision=Decision(Reason.NONE, words))
+        explanation = "all alerts are muted" if outcome.muted else "the group has no alerts"
+        return replace(outcome, decision=Decision(Reason.NONE, explanation))
     decision = decide(
         last,
         _of(outcome, AlertState.FIRING),
@@ -154,7 +150,7 @@ def deduplicate(
 def compose(
     outcome: NotificationOutcome, sends_resolved: bool, context: NotificationContext
 ) -> NotificationOutcome:
-    """Puts the message together, where one is to be sent."""
+    """Compose the message, where a notification is due."""
     if not outcome.decision.notifies:
         return outcome
     alerts = [a for _, a in _unmuted(outcome) if sends_resolved or a.state is AlertState.FIRING]
@@ -174,24 +170,23 @@ def compose(
 
 
 def send(outcome: NotificationOutcome, receiver: Receiver) -> NotificationOutcome:
-    """Hands the message over. What goes wrong is kept, not raised."""
+    """Send the message. A failure is stored in the outcome, not raised."""
     if outcome.message is None:
         return outcome
     try:
         receiver.send(outcome.message)
     except ReceiverError as error:
         return replace(outcome, error=error)
-    except Exception as error:  # a receiver's mistake must not keep the others from being told
-        words = f"the receiver failed with {type(error).__name__}: {error}"
-        return replace(outcome, error=ReceiverError(words[:300], retryable=True))
+    except Exception as error:  # a defect of one receiver must not affect the others
+        reason = f"the receiver failed with {type(error).__name__}: {error}"
+        return replace(outcome, error=ReceiverError(reason[:300], retryable=True))
     return replace(outcome, sent=True)
 
 
 def record(outcome: NotificationOutcome) -> NotificationOutcome:
-    """Says what is to be kept as told: nothing where nothing was to be told, or it was not taken.
+    """Set the new notification state; unchanged where no notification was due or delivery failed.
 
-    What a receiver refused is tried again with the group's next look: whoever corrects its address or its
-    token hears of what fires.
+    A rejected message is sent again with the group's next flush, so a corrected URL or token takes effect.
     """
     if not outcome.decision.notifies or outcome.error is not None:
         return outcome

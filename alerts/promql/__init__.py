@@ -1,4 +1,4 @@
-"""PromQL of our own: text to tree (`parser`), tree and series to values (`evaluator`).
+"""PromQL engine: parser (`syntax.parser`) and vectorized evaluator (`evaluator`).
 
-Called by the rule engine and by the server's query API; needs numpy and `alerts.matching.labels`, does no I/O.
+Used by the rule engine and the server's query API; needs NumPy and `alerts.matching`, does no I/O.
 """

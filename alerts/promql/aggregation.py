@@ -1,4 +1,4 @@
-"""Aggregations: rows that share labels become one, or (`topk`, `bottomk`) a choice of them."""
+"""Aggregation operators: combine rows that share labels, or select some of them (`topk`, `bottomk`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from alerts.promql.syntax.nodes import Aggregation
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Stack:
-    """Rows sorted so that every group lies together; `starts` are the groups' first rows."""
+    """Rows sorted by group; `starts` are the index of each group's first row."""
 
     labels: Sequence[Labels]
     rows: SampleRows
@@ -36,14 +36,15 @@ class Stack:
         return self.rows.present
 
     def sum(self, values: Floats) -> Floats:
-        """Of present cells, for each group and step."""
+        """Sum of the present cells, by group and step."""
         return np.add.reduceat(np.where(self.present, values, 0.0), self.starts, axis=0)
 
     def counts(self) -> Integers:
+        """Number of present cells, by group and step."""
         return np.add.reduceat(self.present, self.starts, axis=0, dtype=np.int64)
 
     def ordered(self, *keys: Floats | Flags) -> Integers:
-        """Row numbers, sorted within each group and step by the keys (the last one first), absent ones last."""
+        """Row indices sorted within each group and step by the keys (last key first); absent cells last."""
         group = np.broadcast_to(self.group[:, None], self.values.shape)
         return np.lexsort((*keys, ~self.present, group), axis=0)
 
@@ -51,7 +52,7 @@ class Stack:
 def aggregate(
     node: Aggregation, rows: SampleRows, parameter: Floats | str | None, budget: EvaluationBudget
 ) -> SampleRows:
-    """`parameter`: of `topk`, `bottomk` and `quantile` a number a step, of `count_values` a label's name."""
+    """Evaluate an aggregation. `parameter`: one number per step, or the label name of `count_values`."""
     names, grouping = node.labels, without if node.without else by
     if isinstance(parameter, str):
         rows, names = _valued(rows, parameter, budget), names if node.without else (*names, parameter)
@@ -69,8 +70,8 @@ def aggregate(
 
 
 def _stacked(rows: SampleRows, grouping: Callable[[Labels], Labels]) -> Stack:
-    labels = [grouping(one) for one in rows.labels]
-    groups = Groups(frozenset(one.items()) for one in labels)
+    labels = [grouping(own) for own in rows.labels]
+    groups = Groups(frozenset(grouped.items()) for grouped in labels)
     order = np.argsort(groups.of, kind="stable")
     group = groups.of[order]
     starts = np.searchsorted(group, np.arange(len(groups)))
@@ -103,14 +104,14 @@ def _average(stack: Stack) -> Floats:
 
 def _variance(stack: Stack) -> Floats:
     counts = stack.counts()
-    # From one value of the group on, so that equal values vary by 0 and not by the rounding of their mean.
+    # Relative to one value of the group, so that equal values have variance 0 without rounding errors.
     values = stack.values - _extreme(stack, np.fmin)[stack.group]
     mean = stack.sum(values) / counts
     return stack.sum((values - mean[stack.group]) ** 2) / counts
 
 
 def _extreme(stack: Stack, operation: np.ufunc) -> Floats:
-    """fmin and fmax: a NaN counts only where there is nothing else."""
+    """fmin and fmax: NaN only where there is no other value."""
     return operation.reduceat(np.where(stack.present, stack.values, np.nan), stack.starts, axis=0)
 
 
@@ -133,28 +134,26 @@ _SIMPLE: dict[str, Callable[[Stack], Floats]] = {
 }
 
 
-# -- a choice of rows, rows by value -----------------------------------------------------------------
+# -- selection of rows, rows by value -----------------------------------------------------------------
 
 
-def _chosen(stack: Stack, most: Floats, largest: bool) -> SampleRows:
-    """The `most` largest (smallest) of each group, labels as they were; NaN comes last."""
-    if np.isnan(most).any() or (np.abs(most) >= 2**63).any():
-        raise OperationError(
-            f"the parameter of topk and bottomk cannot be {most[~(np.abs(most) < 2**63)][0]}"
-        )
+def _chosen(stack: Stack, k: Floats, largest: bool) -> SampleRows:
+    """The `k` largest (smallest) of each group with unchanged labels; NaN sorts last."""
+    if np.isnan(k).any() or (np.abs(k) >= 2**63).any():
+        raise OperationError(f"the parameter of topk and bottomk cannot be {k[~(np.abs(k) < 2**63)][0]}")
     values = -stack.values if largest else stack.values
     order = stack.ordered(values, np.isnan(values))
     place = np.arange(len(stack.rows)) - stack.starts[stack.group]
     chosen = np.zeros(stack.present.shape, bool)
-    np.put_along_axis(chosen, order, place[:, None] < np.trunc(most), axis=0)
+    np.put_along_axis(chosen, order, place[:, None] < np.trunc(k), axis=0)
     chosen &= stack.present
-    if stack.rows.steps == 1:  # an instant vector comes in the order of its values
+    if stack.rows.steps == 1:  # an instant vector is ordered by value
         return stack.rows.take(order[:, 0]).where(chosen[order[:, 0]])
     return stack.rows.where(chosen)
 
 
 def _valued(rows: SampleRows, name: str, budget: EvaluationBudget) -> SampleRows:
-    """A row for each value that a row ever has, with the value as the label `name`."""
+    """One row per distinct value of a row, with the value as label `name`."""
     if not is_label_name(name):
         raise OperationError(f"invalid label name {name!r} in count_values()")
     labels: list[Labels] = []
@@ -172,7 +171,7 @@ def _valued(rows: SampleRows, name: str, budget: EvaluationBudget) -> SampleRows
 
 
 def _written(value: float) -> str:
-    """As Go writes it: the shortest digits that give this number again, never with an exponent."""
+    """As Go's FormatFloat(v, 'f', -1): the shortest digits that round-trip, without exponent."""
     if np.isnan(value):
         return "NaN"
     if np.isinf(value):

@@ -1,12 +1,12 @@
-"""Errors of expressions, each with the line and column (from 1) of the text that is to blame.
+"""PromQL errors, with line and column (from 1) in the expression.
 
 PromQLError              `message` without the place, `line`, `column`
-├── ParseError           the text is no PromQL, or its types do not fit
-├── EvaluationError      the series do not allow what the expression asks for (matching, duplicates)
-└── LimitError           it would cost too much; a smaller question may pass
+├── ParseError           invalid syntax or types
+├── EvaluationError      not computable from these series (matching, duplicate label sets)
+└── LimitError           over a limit; a smaller query may succeed
 
-Unanswerable             from the parts that do not know the text; the evaluator turns it into the above
-└── TooCostly
+OperationError           raised without a place; the evaluator converts it into one of the above
+└── LimitExceeded
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from alerts.errors import AlertsError
 
 
 class PromQLError(AlertsError):
-    """An expression cannot be read or evaluated."""
+    """An expression cannot be parsed or evaluated."""
 
     def __init__(self, message: str, line: int, column: int):
         super().__init__(f"{line}:{column}: {message}")
@@ -23,20 +23,20 @@ class PromQLError(AlertsError):
 
 
 class ParseError(PromQLError):
-    """Not PromQL."""
+    """Invalid PromQL."""
 
 
 class EvaluationError(PromQLError):
-    """PromQL, but not answerable from these series."""
+    """Valid PromQL that cannot be evaluated on these series."""
 
 
 class LimitError(PromQLError):
-    """Answerable, but at a cost above the limits."""
+    """The evaluation exceeds a limit."""
 
 
 class OperationError(Exception):
-    """The operation at hand has no answer."""
+    """An operation has no result."""
 
 
 class LimitExceeded(OperationError):
-    """The operation at hand goes over a limit."""
+    """An operation exceeds a limit."""

@@ -1,8 +1,8 @@
-"""An expression over series: `evaluate` at one moment, `evaluate_range` at every step of a stretch of time.
+"""Evaluate an expression over series: `evaluate` at one time, `evaluate_range` at every step of a range.
 
-Every node is evaluated once for all steps, as arrays (see `rows` and `windows`); an instant is a range of one
-step. Semantics are those of Prometheus 3: a sample at the left edge of a window or of the look-back is out.
-Called by the rule engine and the query API; reads series through SeriesSource only.
+Every node is evaluated once for all steps, as arrays (see `rows` and `windows`); an instant query is a range of one
+step. Semantics are those of Prometheus 3: ranges and the look-back exclude their left edge. Used by the rule engine
+and the query API; reads series only through SeriesSource.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from alerts.promql.syntax.signatures import SETS
 from alerts.promql.windows import Samples, Windows
 
 LOOKBACK_SECONDS = 300.0
-#: Of subqueries that name no step.
+#: For subqueries without a step.
 DEFAULT_STEP_SECONDS = 60.0
 
 
@@ -62,7 +62,7 @@ def evaluate(
     limits: Limits = DEFAULT_LIMITS,
     default_step: float = DEFAULT_STEP_SECONDS,
 ) -> Value:
-    """The value of an expression at a moment. Times in seconds; EvaluationError or LimitError."""
+    """Evaluate an expression at one time (Unix seconds). Raises EvaluationError or LimitError."""
     steps = np.array([_moment(node, at)], np.int64)
     evaluation = _Evaluation(
         source, EvaluationBudget(limits), _Clock(steps[0], steps[0], lookback, default_step)
@@ -88,7 +88,7 @@ def evaluate_range(
     limits: Limits = DEFAULT_LIMITS,
     default_step: float = DEFAULT_STEP_SECONDS,
 ) -> Matrix:
-    """The value at start, start + step … up to and with end; a scalar comes as one series without labels."""
+    """Evaluate at start, start + step … up to and including end. A scalar becomes a series without labels."""
     steps = _steps(node, _moment(node, start), _moment(node, end), _moment(node, step), limits.points)
     evaluation = _Evaluation(
         source, EvaluationBudget(limits), _Clock(steps[0], steps[-1], lookback, default_step)
@@ -116,7 +116,7 @@ def _steps(node: Node, start: int, end: int, step: int, points: int) -> Integers
         problem = "the step must be positive" if step <= 0 else "the end must not be before the start"
         raise EvaluationError(problem, node.place.line, node.place.column)
     if (end - start) // step + 1 > points:
-        message = f"more than {points} points a series; ask for fewer or a longer step"
+        message = f"exceeded maximum resolution of {points} points per timeseries. Try decreasing the query resolution"
         raise LimitError(message, node.place.line, node.place.column)
     return np.arange(start, end + 1, step, dtype=np.int64)
 
@@ -145,12 +145,12 @@ def _matrix_of_windows(windows: Windows) -> Matrix:
     )
 
 
-# -- the walk --------------------------------------------------------------------------------------
+# -- evaluation -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """`start` and `end` of the whole query in milliseconds; look-back and default step in seconds."""
+    """`start` and `end` of the query in milliseconds; look-back and default step in seconds."""
 
     start: int
     end: int
@@ -159,12 +159,13 @@ class _Clock:
 
 
 class _Evaluation:
-    """One walk over a tree. `steps` (milliseconds) differ between a query and the insides of a subquery."""
+    """Evaluates one syntax tree. `steps` (milliseconds) differ between a query and its subqueries."""
 
     def __init__(self, source: SeriesSource, budget: EvaluationBudget, clock: _Clock):
         self._source, self._budget, self._clock = source, budget, clock
 
     def value(self, node: Node, steps: Integers) -> Inner:
+        """The value of a node at each step; adds the node's place to errors."""
         try:
             self._budget.tick()
             with np.errstate(all="ignore"):
@@ -213,11 +214,11 @@ class _Evaluation:
 
     def _select(self, matchers: Sequence[Matcher], start: int, end: int) -> Sequence[Series]:
         series = self._source.select(matchers, start / 1000, end / 1000)
-        self._budget.read(len(series), sum(len(one.times) for one in series))
+        self._budget.read(len(series), sum(len(found.times) for found in series))
         return series
 
     def _shifted(self, shift: Shift, steps: Integers) -> Integers:
-        """The times that a selector looks at, for the times of evaluation."""
+        """Evaluation times shifted by `offset` and `@`."""
         match shift.at:
             case Anchor.START:
                 steps = np.full(len(steps), self._clock.start)
@@ -228,7 +229,7 @@ class _Evaluation:
         return steps - _milliseconds(shift.offset or 0.0)
 
     def _subquery(self, node: Subquery, steps: Integers) -> Windows:
-        """The inner expression on a grid of whole multiples of the step, then windows over that."""
+        """Evaluate the inner expression at multiples of the step, then form windows over the result."""
         until, length = self._shifted(node.shift, steps), _milliseconds(node.range)
         step = _milliseconds(node.step or self._clock.default_step)
         first = ((int(until.min()) - length) // step + 1) * step
@@ -265,7 +266,7 @@ class _Evaluation:
 
 
 def _newest(windows: Windows) -> SampleRows:
-    """What an instant selector sees: the last sample within the look-back."""
+    """An instant selector's result: the last sample within the look-back."""
     values = windows.value(windows.end - 1)
     rows = SampleRows(windows.samples.labels, values, windows.has_at_least(1))
     return rows.where(rows.present & ~is_stale(values))

@@ -1,4 +1,4 @@
-"""What one evaluation may cost, and the account of what it has cost so far."""
+"""Limits of one evaluation, and the budget that enforces them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from alerts.promql.errors import LimitExceeded
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`samples`: read from the source, and again held by any one intermediate result. `points`: steps of a
-    range query, as in Prometheus. `seconds`: looked at between operations, none of which takes long within
-    the other limits."""
+    """`samples`: read from the source, and held by any one intermediate result. `points`: steps of a range
+    query, as in Prometheus. `seconds`: checked between operations, each of which is short within the other
+    limits."""
 
     samples: int = 5_000_000
     series: int = 200_000
@@ -33,20 +33,21 @@ class EvaluationBudget:
         self._deadline = clock() + limits.seconds
 
     def read(self, series: int, samples: int) -> None:
-        """Samples came from the source."""
+        """Account for series and samples read from the source."""
         self._read += samples
         self._bound("series", series, self._limits.series)
         self._bound("samples read", self._read, self._limits.samples)
 
     def hold(self, rows: int, steps: int) -> None:
-        """An intermediate result of so many rows and steps is about to be made."""
+        """Account for an intermediate result of `rows` × `steps` before it is allocated."""
         self._bound("series", rows, self._limits.series)
         self._bound("samples held at once", rows * steps, self._limits.samples)
 
     def tick(self) -> None:
+        """Check the deadline."""
         if self._clock() > self._deadline:
             raise LimitExceeded(f"the query took longer than {self._limits.seconds:g} s")
 
-    def _bound(self, what: str, found: int, most: int) -> None:
-        if found > most:
-            raise LimitExceeded(f"too many {what}: {found}, the limit is {most}")
+    def _bound(self, what: str, found: int, limit: int) -> None:
+        if found > limit:
+            raise LimitExceeded(f"too many {what}: {found}, the limit is {limit}")

@@ -1,4 +1,4 @@
-"""Binary operators: on plain numbers, on a vector and a number, and on two vectors that match by labels."""
+"""Binary operators on scalars, on a vector and a scalar, and on two vectors matched by labels."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Pairs = tuple[Integers, Integers]
 
 
 def scalars(node: Binary, left: Floats, right: Floats) -> Floats:
-    """Two numbers; a comparison is 1 or 0."""
+    """Apply an operator to two scalars; a comparison gives 1 or 0."""
     if node.operator in ARITHMETIC:
         return ARITHMETIC[node.operator](left, right)
     return COMPARISON[node.operator](left, right).astype(float)
 
 
 def with_scalar(node: Binary, rows: SampleRows, scalar: Floats, swapped: bool) -> SampleRows:
-    """A vector and a number; `swapped`: the number stands on the left. A comparison keeps the vector's values."""
+    """Apply an operator to a vector and a scalar; `swapped`: the scalar is on the left. A comparison filters."""
     sides = (scalar, rows.values) if swapped else (rows.values, scalar)
     if node.operator in ARITHMETIC:
         return SampleRows(rows.labels, ARITHMETIC[node.operator](*sides), rows.present).without_name()
@@ -56,7 +56,7 @@ def with_scalar(node: Binary, rows: SampleRows, scalar: Floats, swapped: bool) -
 
 
 def sets(node: Binary, left: SampleRows, right: SampleRows) -> SampleRows:
-    """`and`, `unless`, `or`: by which label sets are there, at each step."""
+    """Set operators `and`, `unless` and `or`, at each step."""
     key = _key(node.matching or Matching())
     if node.operator == "or":
         extra = right.where(right.present & ~_covered(right, left, key))
@@ -66,9 +66,9 @@ def sets(node: Binary, left: SampleRows, right: SampleRows) -> SampleRows:
 
 
 def _covered(rows: SampleRows, others: SampleRows, key: Key) -> Flags:
-    """Where a row's key is among those of the other side."""
+    """Where a row's key is present on the other side."""
     groups = Groups(key(labels) for labels in others.labels)
-    there = np.zeros((len(groups) + 1, rows.steps), bool)  # the last line: a key that nobody has
+    there = np.zeros((len(groups) + 1, rows.steps), bool)  # the last row: a key without partner
     np.logical_or.at(there, groups.of, others.present)
     return there[[groups.number.get(key(labels), -1) for labels in rows.labels]]
 
@@ -85,7 +85,7 @@ def _stacked(parts: Sequence[SampleRows]) -> SampleRows:
 
 
 def matched(node: Binary, left: SampleRows, right: SampleRows, budget: EvaluationBudget) -> SampleRows:
-    """Arithmetic and comparisons of two vectors, each sample with its partner of the same labels."""
+    """Apply an arithmetic or comparison operator to two vectors, sample by sample with the matching partner."""
     matching = node.matching or Matching()
     many, one = (right, left) if matching.group == "right" else (left, right)
     if not len(many) or not len(one):
@@ -105,7 +105,7 @@ def matched(node: Binary, left: SampleRows, right: SampleRows, budget: Evaluatio
 
 
 def _key(matching: Matching) -> Key:
-    """What two samples must share to be partners."""
+    """The function from labels to match key."""
     if matching.on:
         names = matching.labels
         return lambda labels: tuple(labels.get(name, "") for name in names)
@@ -114,7 +114,7 @@ def _key(matching: Matching) -> Key:
 
 
 def _refuse_many(partners: Groups, one: SampleRows, many: SampleRows) -> None:
-    """The one side must be one wherever there is another side at all."""
+    """Raise where the one side has duplicate series for a match group that the other side has."""
     if len(partners) == len(one):
         return
     meet = (partners.count(one.present) > 1) & many.present.any(axis=0)
@@ -144,9 +144,9 @@ def _unambiguous(rows: SampleRows, matching: Matching) -> SampleRows:
 
 
 def _pairs(keys: Sequence[Hashable], partners: Groups, budget: EvaluationBudget, steps: int) -> Pairs:
-    """All pairs of rows that share a key, as indices of the many side and of the one side."""
+    """All pairs of rows with equal keys, as row indices of the many side and of the one side."""
     group = np.array([partners.number.get(key, -1) for key in keys], np.int64)
-    sizes = np.append(np.bincount(partners.of, minlength=len(partners)), 0)  # the last: a key that nobody has
+    sizes = np.append(np.bincount(partners.of, minlength=len(partners)), 0)  # the last: a key without partner
     counts = sizes[group]
     budget.hold(int(counts.sum()), steps)
     of_many = np.repeat(np.arange(len(group)), counts)

@@ -1,4 +1,4 @@
-"""Quantiles of samples, as Prometheus takes them: NaN sorts first, neighbours are interpolated."""
+"""Quantiles as in Prometheus: NaN sorts first, neighbors are interpolated."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from alerts.promql.series import Floats
 
 
 def quantiles(q: Floats, ordered: Floats, starts: Integers, counts: Integers) -> Floats:
-    """The q-quantiles of stretches of `ordered`, along its first axis; each is sorted and not empty.
+    """The q-quantiles of runs of `ordered` along its first axis; each run is sorted and not empty.
 
-    Outside of 0..1 it is an infinity, for a NaN it is NaN.
+    ±Inf for q outside 0..1, NaN for q NaN.
     """
     rank = np.where(np.isfinite(q), q, 0.0) * (counts - 1)
     lower = np.clip(np.floor(rank), 0, counts - 1).astype(np.int64)

@@ -1,7 +1,7 @@
-"""The instant vector of every step at once: one row a series, one column a step.
+"""Instant vectors of all steps as arrays: one row per series, one column per step.
 
-All operators work on these, so an instant query is a range query of one column. A cell is a sample only
-where `present`; NaN cannot say that, being a value of its own.
+All operators work on these; an instant query is a range query with one column. A cell is a sample only where
+`present` is set, since NaN is a valid value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SampleRows:
-    """`values` and `present` have the shape (rows, steps); what stands in absent cells means nothing."""
+    """`values` and `present` have shape (rows, steps); values of absent cells are undefined."""
 
     labels: Sequence[Labels]
     values: Floats
@@ -33,28 +33,30 @@ class SampleRows:
 
     @property
     def steps(self) -> int:
+        """Number of steps."""
         return self.values.shape[1]
 
     def take(self, rows: Sequence[int] | Integers) -> SampleRows:
-        """Some rows, in this order."""
+        """These rows, in this order."""
         index = np.asarray(rows, np.int64)
         return SampleRows([self.labels[i] for i in index], self.values[index], self.present[index])
 
     def where(self, present: Flags) -> SampleRows:
-        """Only these cells, and only rows that still have one."""
+        """Keep only these cells, and only rows that still have one."""
         narrowed = replace(self, present=present)
         left = present.any(axis=1)
         return narrowed if left.all() else narrowed.take(np.flatnonzero(left))
 
     def relabeled(self, change: Callable[[Labels], Labels]) -> SampleRows:
-        """With other labels. Rows that become one must not meet at any step."""
+        """Change the labels and merge equal ones. Raises OperationError where merged rows overlap."""
         return replace(self, labels=[change(labels) for labels in self.labels]).merged()
 
     def without_name(self) -> SampleRows:
+        """Drop the metric name."""
         return self.relabeled(drop_metric_name)
 
     def merged(self) -> SampleRows:
-        """Every label set once: rows of the same labels are joined, unless they are there at one time."""
+        """Merge rows with equal labels. Raises OperationError where they overlap."""
         keys = [frozenset(labels.items()) for labels in self.labels]
         if len(set(keys)) == len(keys):
             return self
@@ -70,7 +72,7 @@ class SampleRows:
 
 
 class Groups:
-    """Rows put together by a key: `of` is each row's group, `first` the first row of each group."""
+    """Groups rows by a key: `of` is each row's group, `first` the first row of each group."""
 
     def __init__(self, keys: Iterable[Hashable]):
         self.number: dict[Hashable, int] = {}
@@ -81,32 +83,34 @@ class Groups:
         return len(self.number)
 
     def count(self, present: Flags) -> Integers:
-        """How many rows of each group are present, at each step."""
+        """Number of present rows by group and step."""
         total = np.zeros((len(self), present.shape[1]), np.int64)
         np.add.at(total, self.of, present)
         return total
 
 
 def no_rows(steps: int) -> SampleRows:
+    """An empty vector at each step."""
     return SampleRows([], np.zeros((0, steps)), np.zeros((0, steps), bool))
 
 
 def single_row(labels: Labels, values: Floats, present: Flags | None = None) -> SampleRows:
-    """One row."""
+    """A vector of one row, present everywhere by default."""
     everywhere = np.ones(values.shape, bool)
     return SampleRows([labels], values[None, :], (everywhere if present is None else present)[None, :])
 
 
 def drop_metric_name(labels: Labels) -> Labels:
+    """The labels without `__name__`."""
     return {name: value for name, value in labels.items() if name != METRIC_NAME}
 
 
 def by(names: Sequence[str]) -> Callable[[Labels], Labels]:
-    """Keeps these labels only."""
+    """Return a function that keeps only these labels."""
     return lambda labels: {name: labels[name] for name in names if name in labels}
 
 
 def without(names: Sequence[str]) -> Callable[[Labels], Labels]:
-    """Drops these labels, and the metric's name."""
+    """Return a function that drops these labels and the metric name."""
     dropped = {*names, METRIC_NAME}
     return lambda labels: {name: value for name, value in labels.items() if name not in dropped}

@@ -1,7 +1,7 @@
-"""What goes into an evaluation and what comes out: series, and the four kinds of values.
+"""Input and output types of an evaluation: series, series sources and the four value types.
 
-Whoever holds samples implements SeriesSource; the evaluator asks nothing else. Times are Unix seconds
-and count in whole milliseconds, as in Prometheus.
+Storage implements SeriesSource; the evaluator needs nothing else. Times are Unix seconds with millisecond
+resolution, as in Prometheus.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from alerts.matching.labels import Labels, Matcher, matches
 
 Floats = NDArray[np.float64]
 METRIC_NAME = "__name__"
-#: The NaN by whose bits Prometheus marks that a series has ended; all other NaN are values.
+#: Prometheus' stale marker: the NaN bit pattern that ends a series. All other NaN are values.
 STALE = np.array(0x7FF0000000000002, np.uint64).view(np.float64)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Series:
-    """Samples of one label set (the metric's name is the label `__name__`).
+    """Samples of one label set (including `__name__`).
 
-    `times` ascend. A NaN is a value like others, but for STALE: from then on the series is not there, even
-    for a look-back, until its next sample. A gap without such a mark ends when the look-back does.
+    `times` ascend. NaN is a value, except STALE: after it the series is absent, regardless of the look-back,
+    until its next sample. Without a stale marker a series ends when the look-back does.
     """
 
     labels: Labels
@@ -35,38 +35,42 @@ class Series:
 
 
 class SeriesSource(Protocol):
-    """Where samples come from; the store's window, a block of history, a test."""
+    """Source of samples: recent series of the server, history, or a test."""
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
-        """Every series that passes all matchers, with its samples of `start` < t <= `end`.
+        """Every series that meets all matchers, with its samples of `start` < t <= `end`.
 
-        Label sets must differ; a series without a sample in that time may be left out.
+        Label sets are distinct; series without a sample in the range may be omitted.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One element of an instant vector; its time is the time of the evaluation."""
+    """An element of an instant vector; its time is the evaluation time."""
 
     labels: Labels
     value: float
 
 
 class Vector(list[Sample]):
-    """An instant vector. The order means something after `sort`, `topk` and `bottomk` only."""
+    """An instant vector. The order is significant only after `sort`, `topk` and `bottomk`."""
 
 
 class Matrix(list[Series]):
-    """What a range query answers, or a range selector by itself: series with the times that have a value."""
+    """Result of a range query or of a range selector: series with samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
+    """A scalar result."""
+
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class String:
+    """A string result."""
+
     value: str
 
 
@@ -74,19 +78,20 @@ Value = Vector | Matrix | Scalar | String
 
 
 def is_stale(values: Floats) -> NDArray[np.bool_]:
-    """Where the marks are."""
+    """Mask of the stale markers."""
     return values.view(np.uint64) == STALE.view(np.uint64)
 
 
 class SeriesInMemory:
-    """A source over a handful of series: for tests, and for what was computed rather than stored."""
+    """In-memory series source, for tests and computed series."""
 
     def __init__(self, series: Iterable[Series]):
         self._series = list(series)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
-        cut = (_between(one, start, end) for one in self._series if matches(matchers, one.labels))
-        return [one for one in cut if len(one.times)]
+        """See SeriesSource."""
+        cut = (_between(series, start, end) for series in self._series if matches(matchers, series.labels))
+        return [series for series in cut if len(series.times)]
 
 
 def _between(series: Series, start: float, end: float) -> Series:
@@ -95,6 +100,6 @@ def _between(series: Series, start: float, end: float) -> Series:
 
 
 def series_of(labels: Mapping[str, str], samples: Mapping[float, float]) -> Series:
-    """A series from a mapping of time to value."""
+    """Build a series from a mapping of time to value."""
     times = sorted(samples)
     return Series(dict(labels), np.array(times, float), np.array([samples[t] for t in times], float))

@@ -1,7 +1,7 @@
-"""What a range selector holds: for every series and step the samples of a stretch of time.
+"""Range vectors as arrays: for every series and step, the samples of a time window.
 
-Samples of all series lie in one flat array; a window is a first and a last index into it. So a function
-over thousands of windows is a handful of numpy calls, and windows that overlap share their samples.
+Samples of all series are in one flat array; a window is a pair of indices into it. A function over thousands
+of windows is therefore a few NumPy calls, and overlapping windows share their samples.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from alerts.matching.labels import Labels
 from alerts.promql.rows import Flags, Integers, SampleRows
 from alerts.promql.series import Floats, Series, is_stale
 
-#: Gathered at once; a few tens of megabytes.
+#: Samples gathered at once; a few tens of megabytes.
 CHUNK = 1_000_000
 Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Samples:
-    """Series end to end: the samples of row i are `times[bounds[i]:bounds[i + 1]]`, in milliseconds.
+    """Concatenated series: the samples of row i are `times[bounds[i]:bounds[i + 1]]`, in milliseconds.
 
-    One more slot at the end of `values` lets `reduceat` point behind the last sample.
+    `values` has one extra slot, so that `reduceat` can point behind the last sample.
     """
 
     labels: Sequence[Labels]
@@ -37,26 +37,26 @@ class Samples:
 
     @classmethod
     def of_series(cls, series: Sequence[Series], marks: bool) -> Samples:
-        """`marks`: keep the marks that a series went stale; those who look at all samples want none."""
-        times = np.rint(_joined([one.times for one in series]) * 1000).astype(np.int64)
-        values = _joined([one.values for one in series])
-        bounds = _bounds([len(one.times) for one in series])
+        """Concatenate series. `marks`: keep stale markers; range functions need them removed."""
+        times = np.rint(_joined([added.times for added in series]) * 1000).astype(np.int64)
+        values = _joined([added.values for added in series])
+        bounds = _bounds([len(added.times) for added in series])
         if not marks and (kept := ~is_stale(values)).sum() < len(values):
             times, values, bounds = times[kept], values[kept], _bounds(kept)[bounds]
-        return cls([one.labels for one in series], times, np.append(values, 0.0), bounds)
+        return cls([added.labels for added in series], times, np.append(values, 0.0), bounds)
 
     @classmethod
     def of_rows(cls, rows: SampleRows, times: Integers) -> Samples:
-        """What a subquery gathered."""
+        """Build from a subquery's result."""
         where = np.nonzero(rows.present)
         values = np.append(rows.values[where], 0.0)
         return cls(rows.labels, times[where[1]], values, _bounds(rows.present.sum(axis=1)))
 
     def until(self, times: Integers) -> Integers:
-        """For each series and time the index behind the last sample not later, as (series, times)."""
+        """The index behind the last sample at or before each time, shape (series, times)."""
         if not len(self.times) or not len(times):
             return np.broadcast_to(self.bounds[:-1, None], (len(self.labels), len(times)))
-        # One sorted array for all series: each has its own stretch of the number line.
+        # One sorted array for all series: each gets its own range of keys.
         low, high = self.times.min() - 1, self.times.max()
         span = high - low + 1
         starts = np.arange(len(self.labels), dtype=np.int64)[:, None] * span
@@ -75,10 +75,10 @@ def _bounds(lengths: Sequence[int] | Integers | Flags) -> Integers:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Windows:
-    """`begin` and `end` (behind the last) have the shape (series, steps).
+    """`begin` and `end` (exclusive) are indices of shape (series, steps).
 
-    `until`: the right end of each step's window, in milliseconds; `steps`: the times of evaluation, which
-    `offset` and `@` part from it; `length`: of the windows, in milliseconds.
+    `until`: right edge of each step's window; `steps`: evaluation times, which differ from it with `offset` and
+    `@`; `length`: window length. All in milliseconds.
     """
 
     samples: Samples
@@ -90,38 +90,41 @@ class Windows:
 
     @classmethod
     def over(cls, samples: Samples, until: Integers, steps: Integers, length: int) -> Windows:
-        """Windows that are open at the left: start < t <= until."""
+        """Left-open windows: until - length < t <= until."""
         return cls(samples, samples.until(until - length), samples.until(until), until, steps, length)
 
     @property
     def counts(self) -> Integers:
+        """Number of samples in each window."""
         return self.end - self.begin
 
-    def has_at_least(self, least: int) -> Flags:
-        return self.counts >= least
+    def has_at_least(self, count: int) -> Flags:
+        """Mask of the windows with at least `count` samples."""
+        return self.counts >= count
 
     def value(self, index: Integers) -> Floats:
-        """Values at flat indices; where a window is too short for its index, anything."""
+        """Values at flat indices; undefined where the index is outside its window."""
         return self.samples.values[np.clip(index, 0, len(self.samples.times))]
 
     def time(self, index: Integers) -> Integers:
+        """Times (milliseconds) at flat indices, like `value`."""
         if not len(self.samples.times):
             return np.zeros(index.shape, np.int64)
         return self.samples.times[np.clip(index, 0, len(self.samples.times) - 1)]
 
     def reduce(self, operation: np.ufunc, array: Floats, skip: int = 0) -> Floats:
-        """`operation` over `array` (laid out as the values) in each window, without its first `skip`."""
+        """Reduce `array` (aligned with the values) in each window, without its first `skip` samples."""
         begin = self.begin + skip
         full = begin < self.end
         result = np.zeros(begin.shape)
         if full.any():
-            # Every other piece is what lies between two windows, and is thrown away.
+            # Every second piece lies between two windows and is discarded.
             edges = np.stack([begin[full], self.end[full]], axis=1).ravel()
             result[full] = operation.reduceat(array, edges)[::2]
         return result
 
     def each(self, least: int, function: Callable[[Pieces], Floats]) -> tuple[Floats, Flags]:
-        """What `function` makes of all windows of at least so many samples, laid out piece by piece."""
+        """Apply `function` to all windows with at least `least` samples, copied out as Pieces."""
         full = self.has_at_least(max(1, least))
         result = np.zeros(full.shape)
         begin, end, column = self.begin[full], self.end[full], np.nonzero(full)[1]
@@ -133,14 +136,14 @@ class Windows:
 
 
 def _parts(lengths: Integers) -> list[slice]:
-    """Runs of windows that come to about CHUNK samples together."""
+    """Runs of windows with about CHUNK samples together."""
     before = np.concatenate([[0], np.cumsum(lengths)[:-1]]) // CHUNK if len(lengths) else np.zeros(0)
     edges = [0, *(np.flatnonzero(np.diff(before)) + 1), len(lengths)]
     return [slice(a, b) for a, b in pairwise(edges) if a < b]
 
 
 class Pieces:
-    """Some windows copied out, one behind the other: `starts` and `lengths` say which samples are whose."""
+    """Windows copied out one after the other; `starts` and `lengths` delimit their samples."""
 
     def __init__(self, windows: Windows, begin: Integers, end: Integers, column: Integers):
         self.windows, self.column = windows, column
@@ -151,8 +154,9 @@ class Pieces:
         self.times = windows.samples.times[index]
 
     def spread(self, per_window: NDArray[Number]) -> NDArray[Number]:
-        """One value a window to one value a sample."""
+        """Repeat one value per window for each of its samples."""
         return np.repeat(per_window, self.lengths)
 
     def sum(self, per_sample: Floats) -> Floats:
+        """Sum per window."""
         return np.add.reduceat(per_sample, self.starts)

@@ -1,5 +1,5 @@
-"""Alerting: rules are evaluated over the series, alerts live in the store, and people are told.
+"""Alerting service: evaluate rules over the series, store alerts, send notifications.
 
-Built and run by `controlplane.app`, asked by `controlplane.api`; all decisions are those of the library
-`alerts`, which this room feeds, remembers for and wakes.
+Built and run by `controlplane.app`, queried by `controlplane.api`. The library `alerts` makes all decisions; this
+package supplies its inputs, stores its states and schedules it.
 """

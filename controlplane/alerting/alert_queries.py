@@ -1,7 +1,7 @@
-"""What is asked about alerts, and done to them: shown with who silence_state them, silenced, acknowledged.
+"""Queries and commands on alerts: list them with what mutes them, silence and acknowledge them.
 
-The one thing of this room that the API knows (`plane.alerts`). A silence or an acknowledgement is stored, on
-record with the person, before anybody sees it.
+The API's entry to this package (`plane.alerts`). A silence or an acknowledgement is stored with its author in the
+audit log before it takes effect.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from controlplane.store import audit
 from controlplane.store.alerting import StoredAlert
 from controlplane.store.writer import Writer
 
-#: Silences that are not over, and all that are kept until retention takes them.
+#: Silences that are not expired, and all stored silences including expired ones.
 MAX_SILENCES, MAX_STORED_SILENCES = 1_000, 20_000
-#: Worst first; any other text comes after.
+#: Most severe first; unknown values come last.
 SEVERITIES = ("critical", "warning", "info")
 ReadConnection = Callable[[], AbstractContextManager[Connection]]
 
 
 class AlertQueries:
-    """Alerts, silences, rules and notes. Any thread may ask; times are Unix seconds."""
+    """Alerts, silences, rules and the notification log. Thread-safe; times are Unix seconds."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class AlertQueries:
     # -- alerts ----------------------------------------------------------------------------------------
 
     def alerts(self, now: float) -> tuple[AlertView, ...]:
-        """Alerts that are pending, fire, or were resolved within the last 15 minutes, in no order."""
+        """Pending and firing alerts, and those resolved within the last 15 minutes, unordered."""
         stored, inhibitor = self._evaluation.alerts(), self._notifier.inhibitor
         known = {one.alert.fingerprint: one.alert for one in stored}
         active = self._silence_state.active(now)
@@ -94,7 +94,7 @@ class AlertQueries:
         )
 
     def alert(self, fingerprint: str, now: float) -> AlertView:
-        """The alert of this fingerprint; the one that is not over where two rules give the same labels."""
+        """The alert with this fingerprint, current or past; prefers firing where two rules give the same labels."""
         found = [view for view in self.alerts(now) if view.alert.fingerprint == fingerprint]
         if found:
             return max(found, key=lambda view: (view.alert.state is AlertState.FIRING, view.alert.active_at))
@@ -119,7 +119,7 @@ class AlertQueries:
         )
 
     def firing(self, now: float) -> dict[str, tuple[int, str]]:
-        """By query id (or application, for alerts without one): how many fire unmuted, and the worst severity."""
+        """Number of firing unmuted alerts and highest severity, by query id (or application without one)."""
         found: dict[str, tuple[int, str]] = {}
         inhibitor, active = self._notifier.inhibitor, self._silence_state.active(now)
         for alert in (one.alert for one in self._evaluation.alerts()):
@@ -132,7 +132,7 @@ class AlertQueries:
         return found
 
     def acknowledge(self, fingerprint: str, actor: str, via: str, comment: str) -> AlertView:
-        """Somebody works on an alert that fires: it is not repeated. NotFound; Conflict where it does not fire."""
+        """Acknowledge a firing alert, so it is not repeated. Raises NotFound, or Conflict if it does not fire."""
         now = self._clock()
         alert = self.alert(fingerprint, now).alert
         try:
@@ -150,7 +150,7 @@ class AlertQueries:
     # -- silences --------------------------------------------------------------------------------------
 
     def silences(self, now: float) -> tuple[Silence, ...]:
-        """All that are kept, the newest first."""
+        """All stored silences, newest first."""
         return tuple(sorted(self._silence_state.silences, key=lambda one: -one.updated_at))
 
     def silence(self, id: str) -> Silence:
@@ -160,24 +160,27 @@ class AlertQueries:
         return found
 
     def add_silence(self, silence: Silence, actor: str, via: str) -> Silence:
-        """BadRequest says what is wrong with it."""
+        """Store a new silence. Raises BadRequest if it is invalid, Conflict at the limit."""
         now = self._clock()
         self._check(silence, now)
         if len(self._silence_state.silences) >= MAX_STORED_SILENCES:
             raise Conflict(
-                f"{MAX_STORED_SILENCES} silences are kept; the oldest go with retention", code="too_many"
+                f"the limit of {MAX_STORED_SILENCES} stored silences is reached; retention removes the oldest",
+                code="too_many",
             )
         if (
             sum(one.state(now) is not SilenceState.EXPIRED for one in self._silence_state.silences)
             >= MAX_SILENCES
         ):
-            raise Conflict(f"there are {MAX_SILENCES} silences; expire some first", code="too_many")
+            raise Conflict(
+                f"the limit of {MAX_SILENCES} silences is reached; expire some first", code="too_many"
+            )
         added = replace(silence, id=str(uuid.uuid4()), updated_at=now)
         self._put([added], actor, via, "silence.add", now)
         return added
 
     def change_silence(self, id: str, silence: Silence, actor: str, via: str) -> Silence:
-        """Change one in place where what it covered stays as it was; else it ends and a new one begins."""
+        """Update a silence in place where its past does not change; otherwise end it and add a new one."""
         now = self._clock()
         old = self.silence(id)
         self._check(silence, now)
@@ -189,7 +192,7 @@ class AlertQueries:
         return after[-1]
 
     def expire_silence(self, id: str, actor: str, via: str) -> Silence:
-        """End it now; again is harmless."""
+        """End a silence now. Idempotent."""
         now, old = self._clock(), self.silence(id)
         ended = silences.expire(old, now)
         if ended is not old:
@@ -217,7 +220,7 @@ class AlertQueries:
         return self._evaluation.groups()
 
     def groups(self, now: float) -> tuple[Group, ...]:
-        """Groups of alerts as they are told together."""
+        """Alert groups as they are notified together."""
         return self._notifier.groups()
 
     def notes(self, limit: int, fingerprint: str | None = None) -> list[NotificationLogEntry]:
@@ -227,6 +230,6 @@ class AlertQueries:
 
 
 def worse_severity(one: str, other: str) -> str:
-    """The worse of two severities."""
+    """The more severe of two severities."""
     order = {severity: place for place, severity in enumerate(SEVERITIES)}
     return min(one, other, key=lambda severity: order.get(severity, len(order) + (not severity)))

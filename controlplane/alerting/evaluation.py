@@ -1,8 +1,8 @@
-"""Runs the rules: each group when it is due, some at once; keeps the states, stores what changed, hands it on.
+"""Evaluate rule groups when they are due, hold alert states, store transitions.
 
-A state is that of a rule in its group by name, so that a file may change while alerts live. What changed is
-stored before anybody is told; where the store cannot take it, people are told all the same and it is
-stored later. Called by `controlplane.alerting.rule_scheduler`, one evaluation at a time; any thread may read.
+States are keyed by the rule's name within its group, so rule files may change while alerts are active. Transitions
+are stored before notifications are sent; where the store is unavailable, notifications go out and the transitions
+are stored later. One evaluation runs at a time; any thread may read.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from controlplane.errors import StoreUnavailable
 from controlplane.store.alerting import AlertChange, StoredAlert
 
 log = logging.getLogger(__name__)
-#: Waiting is not worth a line in the log; firing and its end are.
+#: Transitions worth a log line; pending is not.
 LOGGED_STATES = (AlertState.FIRING, AlertState.RESOLVED)
 MAX_LOG_LINES = 50
-#: Changes that are stored at once, and that wait for a store that is away.
+#: Transitions stored in group_state transaction, and transitions held while the store is unavailable.
 SAVE_BATCH_SIZE, MAX_UNSAVED = 1_000, 20_000
 
 
 class Sources(Protocol):
-    """Where rules read, and where what they record goes."""
+    """Source of the rules' series and sink of the recorded ones."""
 
     def rules_source(self, now: float, live: bool) -> SeriesSource: ...
     def record(self, group_key: str, series: Sequence[Series]) -> None: ...
@@ -47,7 +47,7 @@ Key = tuple[str, str, str]
 
 @dataclass
 class _GroupState:
-    """What is remembered of a group between evaluations; `alerts` by the key of the rule."""
+    """State of a group between evaluations; `alerts` by rule key."""
 
     group: RuleGroup
     alerts: dict[str, Alerts] = field(default_factory=dict)
@@ -59,11 +59,11 @@ class _GroupState:
 
 
 def ignore_point(point: str) -> None:
-    """Where nobody wants to know what was reached."""
+    """Default for `reached`: do nothing."""
 
 
 class Evaluation:
-    """The rules with their states."""
+    """The rules and their alert states."""
 
     def __init__(
         self, book: Rulebook, sources: Sources, save: Save, page_url: str, reached: Reached = ignore_point
@@ -83,34 +83,34 @@ class Evaluation:
     # -- at the start, and when the files changed ------------------------------------------------------
 
     def load(self, stored: Iterable[StoredAlert], evaluated_at: Mapping[str, float], now: float) -> None:
-        """Take up the alerts of the time before. Alerts whose rule is gone end."""
+        """Restore the stored alerts. Alerts whose rule was removed end."""
         with self._running:
-            for one in stored:
-                self._reasons[one.group, one.rule, one.alert.fingerprint] = one.reason
-                state_ = self._groups.setdefault(one.group, _GroupState(RuleGroup(one.group, ())))
-                known = dict(state_.alerts.get(one.rule, {}))
-                state_.alerts[one.rule] = {**known, one.alert.fingerprint: one.alert}
+            for entry in stored:
+                self._reasons[entry.group, entry.rule, entry.alert.fingerprint] = entry.reason
+                group_state = self._groups.setdefault(entry.group, _GroupState(RuleGroup(entry.group, ())))
+                known = dict(group_state.alerts.get(entry.rule, {}))
+                group_state.alerts[entry.rule] = {**known, entry.alert.fingerprint: entry.alert}
             shifted: list[AlertChange] = []
-            for key, state_ in self._groups.items():
-                state_.evaluated_at = evaluated_at.get(key)
-                before = {rule: dict(alerts) for rule, alerts in state_.alerts.items()}
-                _resume(state_, now)
-                shifted += _shifted(key, before, state_.alerts, now)
-            self._store(shifted, {})  # or a second restart would count the first outage
+            for key, group_state in self._groups.items():
+                group_state.evaluated_at = evaluated_at.get(key)
+                before = {rule: dict(alerts) for rule, alerts in group_state.alerts.items()}
+                _resume(group_state, now)
+                shifted += _shifted(key, before, group_state.alerts, now)
+            self._store(shifted, {})  # otherwise a second restart would count the first outage
             self._adopt(self._book, now)
 
     def replace(self, book: Rulebook, now: float) -> None:
-        """Other rules from now on; alerts of rules that stay go on."""
+        """Replace the rules; alerts of unchanged rules stay."""
         with self._running:
             self._adopt(book, now)
 
     def _adopt(self, book: Rulebook, now: float) -> None:
         wanted = {group.key: group for group in book.groups}
         changes: list[AlertChange] = []
-        for key, state_ in list(self._groups.items()):
+        for key, group_state in list(self._groups.items()):
             keys = _alerting(wanted[key]) if key in wanted else set()
-            for rule in state_.alerts.keys() - keys:
-                changes += self._clear(key, rule, state_.alerts.pop(rule), now)
+            for rule in group_state.alerts.keys() - keys:
+                changes += self._clear(key, rule, group_state.alerts.pop(rule), now)
             if key not in wanted:
                 del self._groups[key]
                 self._sources.forget(key)
@@ -122,10 +122,8 @@ class Evaluation:
         self._store(changes, {})
 
     def _clear(self, group: str, rule: str, alerts: Alerts, now: float) -> list[AlertChange]:
-        after, transitions = state.clear(alerts, now, "its rule is gone from the files")
-        ended = [
-            StoredAlert(group, rule, alert, "its rule is gone from the files") for alert in after.values()
-        ]
+        after, transitions = state.clear(alerts, now, "the rule was removed")
+        ended = [StoredAlert(group, rule, alert, "the rule was removed") for alert in after.values()]
         self._ended = (*self._ended, *ended)
         return [AlertChange(group, rule, transition) for transition in transitions]
 
@@ -135,55 +133,63 @@ class Evaluation:
         """Evaluate the groups that are due at `at`, the time of the newest scrape."""
         with self._running:
             due = []
-            for state_ in self._groups.values():
-                slot = engine.slot(state_.group, at, self._book.interval)
-                if state_.slot is None or slot > state_.slot or at < state_.slot:  # a clock set back
-                    state_.missed += engine.missed_evaluations(
-                        state_.group, state_.slot, slot, self._book.interval
+            for group_state in self._groups.values():
+                slot = engine.slot(group_state.group, at, self._book.interval)
+                if (
+                    group_state.slot is None or slot > group_state.slot or at < group_state.slot
+                ):  # a clock set back
+                    group_state.missed += engine.missed_evaluations(
+                        group_state.group, group_state.slot, slot, self._book.interval
                     )
-                    state_.slot = slot
-                    due.append(state_)
+                    group_state.slot = slot
+                    due.append(group_state)
             self._evaluate(due, self._sources.rules_source(at, live=False), at)
 
     def evaluate_immediate(self, now: float) -> None:
-        """Evaluate, with the values of now, the groups that hear at once of the life of queries."""
+        """Evaluate the immediate groups with live values (see `immediate_rules`)."""
         with self._running:
-            alive = [one for one in self._groups.values() if immediate_rules.is_immediate(one.group)]
-            due = [one for one in alive if one.evaluated_at != now]
+            immediate = [
+                found for found in self._groups.values() if immediate_rules.is_immediate(found.group)
+            ]
+            due = [found for found in immediate if found.evaluated_at != now]
             self._evaluate(due, self._sources.rules_source(now, live=True), now)
 
     def _evaluate(self, due: Sequence[_GroupState], source: SeriesSource, at: float) -> None:
         if not due:
             return
         self._forget_ended(at)
-        results = [self._answer(one, source, at) for one in due]
+        results = [self._answer(group_state, source, at) for group_state in due]
         changes = [change for result in results for change in _changes(result)]
         self._store(changes, {result.group.key: at for result in results})
         self._reached("alerts stored")
-        for one, result in zip(due, results, strict=True):
-            self._take(one, result)
+        for group_state, result in zip(due, results, strict=True):
+            self._take(group_state, result)
 
-    def _answer(self, one: _GroupState, source: SeriesSource, at: float) -> GroupResult:
-        states = [one.alerts.get(key, {}) for key in rule_keys(one.group)]
+    def _answer(self, group_state: _GroupState, source: SeriesSource, at: float) -> GroupResult:
+        states = [group_state.alerts.get(key, {}) for key in rule_keys(group_state.group)]
         try:
-            return engine.evaluate_group(one.group, source, states, at, self._context)
-        except Exception as error:  # a mistake of ours in one group must not end the others
-            if not any(result.error for result in one.results):
-                log.exception("the rules of %s cannot be evaluated", one.group.name)
-            words = f"it cannot be evaluated: {type(error).__name__}"
-            pairs = zip(one.group.rules, states, strict=True)
-            rules = tuple(RuleResult(rule, alerts, error=words) for rule, alerts in pairs)
-            return GroupResult(one.group, at, rules, 0.0)
+            return engine.evaluate_group(group_state.group, source, states, at, self._context)
+        except Exception as error:  # a defect in group_state group must not affect the others
+            if not any(result.error for result in group_state.results):
+                log.exception("rule group %s could not be evaluated", group_state.group.name)
+            message = f"internal error ({type(error).__name__}); see the server log"
+            pairs = zip(group_state.group.rules, states, strict=True)
+            rules = tuple(RuleResult(rule, alerts, error=message) for rule, alerts in pairs)
+            return GroupResult(group_state.group, at, rules, 0.0)
 
-    def _take(self, one: _GroupState, result: GroupResult) -> None:
-        keys = rule_keys(one.group)
+    def _take(self, group_state: _GroupState, result: GroupResult) -> None:
+        keys = rule_keys(group_state.group)
         self.evaluations += len(result.rules)
         self.failures += len(result.errors)
-        for name in result.errors.keys() - {r.rule.name for r in one.results if r.error}:
-            log.warning("the rule %s of %s failed: %s", name, one.group.name, result.errors[name])
-        one.alerts = dict(zip(keys, result.states, strict=True))
-        one.results, one.evaluated_at, one.seconds = result.rules, result.at, result.seconds
-        self._sources.record(one.group.key, result.recorded)
+        for name in result.errors.keys() - {r.rule.name for r in group_state.results if r.error}:
+            log.warning("rule %s of group %s failed: %s", name, group_state.group.name, result.errors[name])
+        group_state.alerts = dict(zip(keys, result.states, strict=True))
+        group_state.results, group_state.evaluated_at, group_state.seconds = (
+            result.rules,
+            result.at,
+            result.seconds,
+        )
+        self._sources.record(group_state.group.key, result.recorded)
 
     def _store(self, changes: Sequence[AlertChange], evaluated: Mapping[str, float]) -> None:
         for change in changes:
@@ -198,15 +204,15 @@ class Evaluation:
         try:
             self._save_all(evaluated)
         except StoreUnavailable as error:
-            log.error("alerts cannot be stored now, people are told all the same: %s", error)
+            log.error("alerts cannot be stored now; notifications are sent anyway: %s", error)
         except Exception:
             log.exception(
-                "%d changes of alerts cannot be stored at all", len(self._unsaved[:SAVE_BATCH_SIZE])
+                "%d alert transitions cannot be stored and are dropped", len(self._unsaved[:SAVE_BATCH_SIZE])
             )
-            del self._unsaved[:SAVE_BATCH_SIZE]  # or nothing after them would be stored either
+            del self._unsaved[:SAVE_BATCH_SIZE]  # otherwise they would block all later transitions
 
     def _save_all(self, evaluated: Mapping[str, float]) -> None:
-        """In parts, each of which the store takes in time."""
+        """Store in batches that fit the store's timeout."""
         while len(self._unsaved) > SAVE_BATCH_SIZE:
             self._save(tuple(self._unsaved[:SAVE_BATCH_SIZE]), {})
             del self._unsaved[:SAVE_BATCH_SIZE]
@@ -214,47 +220,49 @@ class Evaluation:
         self._unsaved.clear()
 
     def _forget_ended(self, now: float) -> None:
-        young = now - state.RESOLVED_RETENTION_SECONDS
-        self._ended = tuple(one for one in self._ended if (one.alert.resolved_at or 0.0) > young)
-        kept = {(one.group, one.rule, one.alert.fingerprint) for one in self.alerts()}
-        self._reasons = {key: words for key, words in self._reasons.items() if key in kept}
+        oldest = now - state.RESOLVED_RETENTION_SECONDS
+        self._ended = tuple(ended for ended in self._ended if (ended.alert.resolved_at or 0.0) > oldest)
+        kept = {(stored.group, stored.rule, stored.alert.fingerprint) for stored in self.alerts()}
+        self._reasons = {key: reason for key, reason in self._reasons.items() if key in kept}
 
     # -- reading ---------------------------------------------------------------------------------------
 
     def alerts(self) -> tuple[StoredAlert, ...]:
-        """Alerts that are pending, fire or were resolved a moment ago."""
+        """Pending, firing and recently resolved alerts."""
         present = [
             StoredAlert(key, rule, alert, self._reasons.get((key, rule, fingerprint), ""))
-            for key, one in list(self._groups.items())
-            for rule, alerts in list(one.alerts.items())
+            for key, group_state in list(self._groups.items())
+            for rule, alerts in list(group_state.alerts.items())
             for fingerprint, alert in alerts.items()
         ]
         return (*present, *self._ended)
 
     def group_name(self, key: str) -> str:
+        """Name of a rule group by its key."""
         known = self._groups.get(key)
         return known.group.name if known else key.rpartition(";")[2]
 
     def groups(self) -> tuple[GroupView, ...]:
-        return tuple(_view(one, self._book.interval) for one in list(self._groups.values()))
+        """The rule groups with their last results."""
+        return tuple(_view(group_state, self._book.interval) for group_state in list(self._groups.values()))
 
 
-def _resume(one: _GroupState, now: float) -> None:
-    """Take the time that nobody looked out of what waits."""
-    rules = dict(zip(rule_keys(one.group), one.group.rules, strict=True))
-    for key, alerts in one.alerts.items():
+def _resume(group_state: _GroupState, now: float) -> None:
+    """Exclude the outage from the waiting time of pending alerts."""
+    rules = dict(zip(rule_keys(group_state.group), group_state.group.rules, strict=True))
+    for key, alerts in group_state.alerts.items():
         rule = rules.get(key)
-        if rule is not None and one.evaluated_at is not None:
-            one.alerts[key] = state.resume(alerts, rule, one.evaluated_at, now)
+        if rule is not None and group_state.evaluated_at is not None:
+            group_state.alerts[key] = state.resume(alerts, rule, group_state.evaluated_at, now)
 
 
 def _shifted(
     group: str, before: Mapping[str, Alerts], after: Mapping[str, Alerts], now: float
 ) -> list[AlertChange]:
-    """Pending alerts that wait longer, since nobody looked for a while."""
+    """Transitions that store the longer wait of pending alerts after an outage."""
     return [
         AlertChange(
-            group, rule, Transition(alert, alert.state, alert.state, now, "the server was away meanwhile")
+            group, rule, Transition(alert, alert.state, alert.state, now, "the server was down in between")
         )
         for rule, alerts in after.items()
         for key, alert in alerts.items()
@@ -272,26 +280,28 @@ def _changes(result: GroupResult) -> list[AlertChange]:
 
 
 def _alerting(group: RuleGroup) -> set[str]:
-    """Keys of the rules that raise alerts."""
+    """Keys of the alerting rules."""
     pairs = zip(rule_keys(group), group.rules, strict=True)
     return {key for key, rule in pairs if rule.kind is RuleKind.ALERT}
 
 
-def _view(one: _GroupState, interval: float) -> GroupView:
-    keys = rule_keys(one.group)
-    results = one.results if len(one.results) == len(keys) else (None,) * len(keys)
+def _view(group_state: _GroupState, interval: float) -> GroupView:
+    keys = rule_keys(group_state.group)
+    results = group_state.results if len(group_state.results) == len(keys) else (None,) * len(keys)
     rules = tuple(
         RuleView(
             rule=rule,
-            alerts=_unresolved(one.alerts.get(key, {})),
+            alerts=_unresolved(group_state.alerts.get(key, {})),
             error=result.error if result else None,
-            evaluated_at=one.evaluated_at if result else None,
+            evaluated_at=group_state.evaluated_at if result else None,
             seconds=result.seconds if result else None,
         )
-        for rule, key, result in zip(one.group.rules, keys, results, strict=True)
+        for rule, key, result in zip(group_state.group.rules, keys, results, strict=True)
     )
-    every = one.group.interval or interval
-    return GroupView(one.group, every, one.evaluated_at, one.seconds, one.missed, rules)
+    every = group_state.group.interval or interval
+    return GroupView(
+        group_state.group, every, group_state.evaluated_at, group_state.seconds, group_state.missed, rules
+    )
 
 
 def _unresolved(alerts: Alerts) -> tuple[Alert, ...]:
@@ -299,17 +309,17 @@ def _unresolved(alerts: Alerts) -> tuple[Alert, ...]:
 
 
 def _log_changes(changes: Sequence[AlertChange]) -> None:
-    """A line for each in the log; where a whole fleet fails, the first of them."""
-    loud = [change for change in changes if change.transition.after in LOGGED_STATES]
-    for change in loud[:MAX_LOG_LINES]:
+    """Log a line per transition, at most MAX_LOG_LINES."""
+    logged = [change for change in changes if change.transition.after in LOGGED_STATES]
+    for change in logged[:MAX_LOG_LINES]:
         log.info("%s", _log_line(change))
-    if len(loud) > MAX_LOG_LINES:
-        log.info("… and %d more alerts changed", len(loud) - MAX_LOG_LINES)
+    if len(logged) > MAX_LOG_LINES:
+        log.info("… and %d more alerts changed", len(logged) - MAX_LOG_LINES)
 
 
 def _log_line(change: AlertChange) -> str:
     transition = change.transition
     labels = {k: v for k, v in transition.alert.labels.items() if k != state.ALERT_NAME}
     named = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))[:300]
-    became = transition.after.value if transition.after else "gone"
-    return f"alert {transition.alert.rule} {became}: {transition.reason} {{{named}}}"
+    state_name = transition.after.value if transition.after else "inactive"
+    return f"alert {transition.alert.rule} {state_name}: {transition.reason} {{{named}}}"

@@ -1,7 +1,7 @@
-"""Which rules hear at once of a change in the life of a query, and which changes they ask about. Pure.
+"""Rules that are evaluated immediately on a query's status change, and the statuses they read. Pure.
 
-Most changes are of no interest to any rule (running, idle, running…), and looking costs: so only rules that do not
-wait, and only the statuses that they name.
+Most status changes matter to no rule (running, idle, running…), and evaluation costs time. Immediate are therefore only
+rules without `for`, and only for the statuses that they name.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ FAILURE = "spark_streaming_query_failure_info"
 
 
 def is_immediate(group: RuleGroup) -> bool:
-    """Whether a rule of the group reads the life of queries and fires without waiting."""
+    """Whether a rule of the group reads query status and has no `for`."""
     return any(True for _ in _status_selectors(group.rules))
 
 
 def watched_statuses(groups: Iterable[RuleGroup]) -> frozenset[QueryStatus]:
-    """The statuses that such rules ask about."""
+    """The statuses that the immediate rules of these groups read."""
     return frozenset(
         status
         for group in groups
@@ -34,7 +34,7 @@ def watched_statuses(groups: Iterable[RuleGroup]) -> frozenset[QueryStatus]:
 def _status_selectors(rules: Iterable[Rule]) -> Iterator[Selector]:
     for rule in rules:
         if rule.kind is RuleKind.ALERT and not rule.for_:
-            yield from (one for one in selectors(rule.node) if _name(one) in (STATUS, FAILURE))
+            yield from (selector for selector in selectors(rule.node) if _name(selector) in (STATUS, FAILURE))
 
 
 def _name(selector: Selector) -> str | None:

@@ -1,7 +1,7 @@
-"""The beat of the rules: one thread that scrapes and evaluates at every slot of the grid, and at once when asked.
+"""Rule scheduler: a thread that scrapes and evaluates at every slot of the grid, and immediately on request.
 
-A slot that cannot be kept is left out, never made up for; a beat that fails is logged and the next one comes.
-`late` feeds readiness. Started and stopped by `controlplane.app`.
+A missed slot is skipped, never repeated; a failing evaluation is logged and the next slot runs. `problems` feeds
+readiness. Started and stopped by the alerting service.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 
 log = logging.getLogger(__name__)
-#: Several things that happen at once are looked at together.
+#: Requests within this time are evaluated together.
 COALESCE_SECONDS = 0.2
-MAX_FAILED_SLOTS = 6  # slots that may fail before we say so
+MAX_FAILED_SLOTS = 6  # before `problems` reports it
 
 
 class RuleScheduler:
-    """`first()`, then `tick(at)` at each multiple of `step` (Unix seconds), `evaluate_immediate(now)` soon after `hurry`."""
+    """`first()`, then `tick(at)` at each multiple of `step` (Unix seconds), `evaluate_immediate(now)` soon after `request`."""
 
     def __init__(
         self,
@@ -34,14 +34,16 @@ class RuleScheduler:
         self._requested, self._stopping = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._slot = self._done = clock()
-        self._immediate_seconds = 0.0  # a storm of changes may take half of this thread's time, not all
+        self._immediate_seconds = 0.0  # immediate evaluations may use half of this thread's time
 
     def start(self) -> None:
+        """Start the thread."""
         self._slot = self._done = self._clock()
         self._thread = threading.Thread(target=self._run, name="rules", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:
+        """End the thread; wait at most `timeout` seconds."""
         thread, self._thread = self._thread, None
         self._stopping.set()
         self._requested.set()
@@ -49,23 +51,23 @@ class RuleScheduler:
             thread.join(timeout)
 
     def request(self) -> None:
-        """Something happened to a query: do not wait for the next slot."""
+        """Request an immediate evaluation."""
         self._requested.set()
 
     def take_request(self) -> bool:
-        """Whether somebody asked since this was asked last."""
+        """Whether `request` was called since the last call; resets it."""
         asked = self._requested.is_set()
         self._requested.clear()
         return asked
 
     def problems(self) -> list[str]:
-        """Why the rules do not run, in words."""
+        """Why the rules do not run, as messages; empty if they do."""
         age = self._clock() - self._done
         if self._thread is None:
             return ["the rules do not run"]
         if age <= max(30.0, MAX_FAILED_SLOTS * self._step):
             return []
-        return [f"the rules were not evaluated for {age:.0f} s (every {self._step:g} s)"]
+        return [f"the rules were not evaluated for {age:.0f} s (expected every {self._step:g} s)"]
 
     def _run(self) -> None:
         self._try(lambda _: self._first(), self._clock())
@@ -80,14 +82,13 @@ class RuleScheduler:
                     self._done = self._clock()
             if self._requested.is_set():
                 self._stopping.wait(max(COALESCE_SECONDS, self._immediate_seconds))
-                self.take_request()  # before looking: what happens meanwhile is looked at again
+                self.take_request()  # before evaluating: a request during the evaluation runs another one
                 began = time.perf_counter()
                 self._try(self._evaluate_immediate, self._clock())
                 self._immediate_seconds = time.perf_counter() - began
 
     def _left(self) -> float:
-        """Seconds to the next slot, none where one has passed meanwhile. A clock that is set back makes it no
-        longer than one step."""
+        """Seconds to the next slot, 0 if one has passed. At most one step, even if the clock was set back."""
         now = self._clock()
         self._slot = min(self._slot, now)
         if math.floor(now / self._step) * self._step > self._slot:

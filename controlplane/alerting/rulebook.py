@@ -1,7 +1,7 @@
-"""The rules, and who is told: files → one value, or every mistake in them.
+"""Load rule files and the notification configuration into one value, or report every error in them.
 
-Without files the pack that ships is used, and a webhook if there is one. `SHIPPED` among the files means the
-pack, so that own rules can stand beside it. Called at the start and again when a file has changed.
+Without rule files the shipped pack is used; without a configuration the webhook of the settings, if any. `SHIPPED`
+among the rule files stands for the pack. Called at the start and whenever a file has changed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from controlplane.errors import SettingsError
 from controlplane.settings import Settings
 
 SHIPPED = "shipped"
-#: Of groups that name no interval, in seconds.
+#: For groups without an interval.
 DEFAULT_INTERVAL_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
 class Rulebook:
-    """Groups of rules, routes with inhibitions, and what sends, by the names that routes use."""
+    """Rule groups, notification configuration, and receivers by configured name."""
 
     groups: tuple[RuleGroup, ...]
     config: routing.Config
@@ -35,7 +35,7 @@ class Rulebook:
 
 
 def load(settings: Settings) -> Rulebook:
-    """SettingsError names every mistake of every file, one a line: `FILE:LINE:COLUMN: words`."""
+    """Load all files. Raises SettingsError with every error, one per line: `FILE:LINE:COLUMN: message`."""
     mistakes: list[str] = []
     groups = tuple(_groups(settings, mistakes))
     mistakes += [f"two groups are called {name!r} in {source}" for source, name in _twice(groups)]
@@ -47,7 +47,7 @@ def load(settings: Settings) -> Rulebook:
 
 
 def rule_files(settings: Settings, mistakes: list[str]) -> Iterator[tuple[str, str]]:
-    """Name and content of each rule file."""
+    """Yield name and content of each rule file."""
     for name in settings.rules or (SHIPPED,):
         if name == SHIPPED:
             yield SHIPPED, pack.render(settings.rules_scale, f"{settings.dashboard_url}/runbook?name=")
@@ -93,15 +93,16 @@ def _read(path: Path, mistakes: list[str]) -> str | None:
 
 
 def _why(error: Exception) -> str:
-    return getattr(error, "strerror", None) or "it is no UTF-8 text"
+    return getattr(error, "strerror", None) or "it is not UTF-8 text"
 
 
 def format_errors(name: str, mistakes: Iterable[DocumentError]) -> list[str]:
+    """`FILE:LINE:COLUMN: message` for each error."""
     return [f"{name}:{m.line}:{m.column}: {m.message}" for m in mistakes]
 
 
 def _twice(groups: Iterable[RuleGroup]) -> Iterator[tuple[str, str]]:
-    """A file that is given twice: its groups could not be told apart."""
+    """Groups with equal keys, from a file listed twice; their states could not be distinguished."""
     seen: set[str] = set()
     for group in groups:
         if group.key in seen:
@@ -110,7 +111,7 @@ def _twice(groups: Iterable[RuleGroup]) -> Iterator[tuple[str, str]]:
 
 
 def rule_keys(group: RuleGroup) -> tuple[str, ...]:
-    """Names for the rules of a group that stay when another rule is put between: `Name`, `Name#2`."""
+    """Keys of a group's rules, stable when other rules are inserted: `Name`, `Name#2`."""
     seen: dict[str, int] = {}
     return tuple(_numbered(rule, seen) for rule in group.rules)
 

@@ -1,7 +1,7 @@
-"""The alerting room, wired: rules, beat, notifier and desk; started in order, stopped in reverse.
+"""Alerting service: wires rules, scheduler, notifier and queries; starts them in order, stops them in reverse.
 
-Made by `controlplane.app`. Rule files and the configuration are read again when one of them has changed; where
-there is a mistake in them, the rules that run go on and the log names it.
+Built by `controlplane.app`. Rule files and the configuration are reloaded when one of them has changed; where they
+contain errors, the loaded rules stay active and the log names the errors.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from controlplane.store.alerting import AlertChange
 from controlplane.store.writer import Writer
 
 log = logging.getLogger(__name__)
-#: A store that does not answer must not keep people from being told.
+#: A store that does not respond must not block notifications.
 STORE_TIMEOUT_SECONDS = 5.0
 
 
 class SeriesProvider(Sources, Protocol):
-    """What the room asks of the series: see `controlplane.metrics.series.service`."""
+    """What alerting needs of the series; implemented by `controlplane.metrics.series.service`."""
 
     step: float
 
@@ -50,7 +50,7 @@ class SeriesProvider(Sources, Protocol):
 
 
 class AlertingService:
-    """`load` and `start` before use, `stop` after. `desk` is what the API asks."""
+    """Call `load` and `start` before use, `stop` after. `queries` serves the API."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class AlertingService:
         clock: Callable[[], float],
         reached: Reached = ignore_point,
     ):
-        """SettingsError names every mistake in the rule files and the configuration.
+        """Raises SettingsError with every error in the rule files and the configuration.
 
-        `reached` is told the names of points on the way of an alert, for tests that end the process there.
+        `reached` is called with the name of each point of an alert's path, for tests that kill the process there.
         """
         self._settings, self._series, self._writer = settings, series, writer
         self._reading, self._clock = reading, clock
@@ -82,43 +82,45 @@ class AlertingService:
         series.keep_for(book.groups)
 
     def load(self, connection: Connection) -> None:
-        """Take up alerts, what was told of them, silences and acknowledgements."""
+        """Restore alerts, notification states, silences and acknowledgements."""
         now = self._clock()
         stored = rows.recent_alerts(connection, now - state.RESOLVED_RETENTION_SECONDS)
         self.silence_state.load(rows.all_silences(connection), rows.all_acknowledgements(connection))
         self.evaluation.load(stored, rows.evaluated_at(connection), now)
-        told, alerts = rows.notification_states(connection), [one.alert for one in self.evaluation.alerts()]
-        unheard = {name for one in told.values() for name in one.firing} - {a.fingerprint for a in alerts}
-        ended = [one.alert for one in rows.last_resolved(connection, sorted(unheard))]
-        self.notifier.load([*alerts, *ended], told, rows.logged_notifications(connection, MAX_REMEMBERED))
+        states, alerts = rows.notification_states(connection), [one.alert for one in self.evaluation.alerts()]
+        notified = {name for one in states.values() for name in one.firing} - {a.fingerprint for a in alerts}
+        ended = [one.alert for one in rows.last_resolved(connection, sorted(notified))]
+        self.notifier.load([*alerts, *ended], states, rows.logged_notifications(connection, MAX_REMEMBERED))
 
     def start(self) -> None:
+        """Start notifier and scheduler."""
         self.notifier.start()
         self.scheduler.start()
 
     def stop(self) -> None:
+        """Stop scheduler and notifier."""
         self.scheduler.stop()
         self.notifier.stop()
 
     def problems(self) -> list[str]:
-        """Why the rules do not run or nobody is told, in words."""
+        """Why rules or notifications do not run, as messages; empty if they do."""
         return [*self.scheduler.problems(), *self.notifier.problems()]
 
-    # -- the beat --------------------------------------------------------------------------------------
+    # -- evaluation ----------------------------------------------------------------------------------
 
     def tick(self, at: float) -> None:
-        """One slot: scrape, evaluate what is due, hand the alerts on."""
+        """Process one slot: scrape, evaluate due groups, pass the alerts to the notifier."""
         self._series.scrape(at)
         self.evaluation.tick(at)
         self._notify()
 
     def on_status_changes(self, statuses: Iterable[QueryStatus | None]) -> None:
-        """Queries took or left these statuses: look at once where a rule asks about one of them."""
+        """Request an immediate evaluation where a rule reads one of these statuses."""
         if not self._watched.isdisjoint(statuses):
             self.scheduler.request()
 
     def evaluate_immediate(self, now: float) -> None:
-        """Something happened to a query: evaluate what reads it."""
+        """Evaluate the immediate rules."""
         self.evaluation.evaluate_immediate(now)
         self._notify()
 
@@ -132,13 +134,13 @@ class AlertingService:
             lambda conn: rows.record_changes(conn, changes, evaluated), timeout=STORE_TIMEOUT_SECONDS
         )
 
-    def _store_entry(self, note: NotificationLogEntry, told: NotificationState | None) -> None:
+    def _store_entry(self, note: NotificationLogEntry, states: NotificationState | None) -> None:
         self._writer.write(
-            lambda conn: rows.log_notification(conn, note, told), timeout=STORE_TIMEOUT_SECONDS
+            lambda conn: rows.log_notification(conn, note, states), timeout=STORE_TIMEOUT_SECONDS
         )
 
     def prune(self, cutoff: float) -> None:
-        """Forget what ended before `cutoff`, in the store and in memory."""
+        """Delete what ended before `cutoff` (Unix seconds), in the store and in memory."""
 
         def work(conn: Connection) -> tuple[list[Silence], list[Acknowledgement]]:
             rows.prune(conn, cutoff)
@@ -146,19 +148,19 @@ class AlertingService:
 
         self._writer.write(work, lambda left: self.silence_state.load(*left))
 
-    # -- other files -----------------------------------------------------------------------------------
+    # -- reload -----------------------------------------------------------------------------------------
 
     def reload(self) -> None:
-        """Read the files again if one has changed. Mistakes are logged and change nothing."""
+        """Reload the files if one has changed. Errors are logged and change nothing."""
         stamps = _stamps(self._settings, self.queries.config)
         if stamps in (self._files, self._failed_files):
             return
-        self._failed_files = stamps  # until it is taken: a mistake is logged once
+        self._failed_files = stamps  # cleared on success: errors are logged once
         try:
             book = rulebook.load(self._settings)
         except SettingsError as error:
             for line in str(error).splitlines():
-                log.error("the rules stay as they were: %s", line)
+                log.error("rules not reloaded, the loaded ones stay active: %s", line)
             return
         self._files = _stamps(self._settings, book.config)
         self._series.keep_for(book.groups)
@@ -167,11 +169,11 @@ class AlertingService:
         self.evaluation.replace(book, self._clock())
         self.queries.replace(book)
         self.notifier.replace(book)
-        log.info("rules read again: %d groups", len(book.groups))
+        log.info("rules reloaded: %d groups", len(book.groups))
 
 
 def _stamps(settings: Settings, config: Config) -> tuple[object, ...]:
-    """What tells that a file is another, a secret's too: its time and size, None where it cannot be read."""
+    """Modification time and size of each file, including secrets; None where a file cannot be read."""
     paths = [Path(name) for name in settings.rules if name != rulebook.SHIPPED]
     paths += filter(None, [settings.notify])
     hooks = (hook for receiver in config.receivers.values() for hook in receiver.webhooks)

@@ -1,6 +1,6 @@
-"""Silences and acknowledgements in memory, following the store. Any thread may ask.
+"""In-memory copy of the stored silences and acknowledgements. Thread-safe.
 
-Changed by the desk after its write, read at every look of the notifier and every drawing of a page.
+Updated by `alert_queries` after each write; read by the notifier and the API.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from alerts.silences import Silence, SilenceState
 
 
 class SilenceStates:
-    """What people said about alerts."""
+    """Current silences and acknowledgements."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,9 +21,9 @@ class SilenceStates:
         self._acknowledgements: tuple[Acknowledgement, ...] = ()
 
     def load(self, silences: Iterable[Silence], acknowledgements: Iterable[Acknowledgement]) -> None:
-        """All that the store has, at the start and after it forgot some."""
+        """Replace the content with the store's, at the start and after pruning."""
         with self._lock:
-            self._silences = {one.id: one for one in silences}
+            self._silences = {silence.id: silence for silence in silences}
             self._acknowledgements = tuple(acknowledgements)
 
     @property
@@ -32,8 +32,8 @@ class SilenceStates:
             return tuple(self._silences.values())
 
     def active(self, now: float) -> tuple[Silence, ...]:
-        """Those that cover something at `now`."""
-        return tuple(one for one in self.silences if one.state(now) is SilenceState.ACTIVE)
+        """Silences that are active at `now`."""
+        return tuple(silence for silence in self.silences if silence.state(now) is SilenceState.ACTIVE)
 
     @property
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:
@@ -43,10 +43,10 @@ class SilenceStates:
         return self._silences.get(id)
 
     def put(self, silences: Iterable[Silence]) -> None:
-        """New ones, and others in the place of those of their id."""
+        """Add silences, or replace those with the same id."""
         with self._lock:
-            self._silences = {**self._silences, **{one.id: one for one in silences}}
+            self._silences = {**self._silences, **{silence.id: silence for silence in silences}}
 
-    def acknowledge(self, one: Acknowledgement) -> None:
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         with self._lock:
-            self._acknowledgements = (*self._acknowledgements, one)
+            self._acknowledgements = (*self._acknowledgements, acknowledgement)

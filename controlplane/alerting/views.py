@@ -1,6 +1,6 @@
-"""What the alerting room shows of itself: alerts with who mutes them, rules with how they fare, notes.
+"""Read models of alerting: alerts with what mutes them, rules with their last results.
 
-Frozen values, made by `controlplane.alerting.alert_queries`; the API renders them. Times are Unix seconds.
+Frozen values made by `alert_queries` and `evaluation`; the API renders them. Times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from controlplane.records import NotificationLogEntry
 
 @dataclass(frozen=True)
 class AlertView:
-    """One alert as people see it. `group`: the name of its group of rules.
+    """An alert with its context. `group`: name of its rule group.
 
-    `reason`: why it is in its state. `inhibited_by`: the alerts that explain it. `notified`: the newest
-    message that told of it.
+    `reason`: why it is in its state. `inhibited_by`: the alerts that inhibit it. `notified`: the newest
+    notification of it.
     """
 
     alert: Alert
@@ -32,12 +32,13 @@ class AlertView:
 
     @property
     def muted(self) -> bool:
+        """Whether it is silenced or inhibited."""
         return bool(self.silenced_by or self.inhibited_by)
 
 
 @dataclass(frozen=True)
 class RuleView:
-    """One rule with its alerts. `error`: why its last evaluation failed; `seconds`: how long it took."""
+    """A rule with its alerts. `error` of its last evaluation, if any; `seconds`: its duration."""
 
     rule: Rule
     alerts: tuple[Alert, ...] = ()
@@ -48,7 +49,7 @@ class RuleView:
 
 @dataclass(frozen=True)
 class GroupView:
-    """One group of rules. `missed`: evaluations left out since the server's start."""
+    """A rule group. `missed`: evaluations skipped since the server's start."""
 
     group: RuleGroup
     interval: float

@@ -1,1 +1,1 @@
-"""Receivers: where messages go. One kind, one file; each meets the protocol of `alerts.notify.receivers.base`."""
+"""Receivers of messages, one module per kind; each implements `alerts.notify.receivers.base.Receiver`."""

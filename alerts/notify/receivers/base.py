@@ -1,4 +1,4 @@
-"""The seam to whoever is told: one method, and the errors it may raise."""
+"""Receiver protocol: one method that sends a message."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from alerts.notify.message import Message
 
 
 class Receiver(Protocol):
-    """Takes messages. The name is its own: several may stand behind the name that a route uses."""
+    """Sends messages. `name` is unique: a route's receiver name may stand for several receivers."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def sends_resolved(self) -> bool:
-        """Whether it wants to hear that alerts ended."""
+        """Whether it is notified of resolved alerts."""
         ...
 
     def send(self, message: Message) -> None:
-        """Returns once the message is taken for good; blocks for seconds at most.
+        """Deliver a message; blocks for seconds at most. Raises ReceiverError where delivery failed.
 
-        ReceiverError says why it was not, and whether trying again may help. The same message may come
-        twice (the server was ended between sending and noting it): it has the same group key then.
+        The same message may be sent twice, with the same group key, where the server ended between sending
+        and recording it.
         """
         ...

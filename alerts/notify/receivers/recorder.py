@@ -1,4 +1,4 @@
-"""A receiver that keeps messages in memory and can be told to fail: for tests and the demo."""
+"""In-memory receiver that can be made to fail, for tests and the demo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alerts.notify.message import Message
 
 @dataclass
 class Recorder:
-    """`messages` as they came; each of `failures` is raised once instead, in order."""
+    """Collects `messages`; raises each of `failures` once, in order, instead of accepting a message."""
 
     name: str = "recorder"
     sends_resolved: bool = True
@@ -18,6 +18,7 @@ class Recorder:
     failures: list[ReceiverError] = field(default_factory=list)
 
     def send(self, message: Message) -> None:
+        """Record the message, or raise the next failure."""
         if self.failures:
             raise self.failures.pop(0)
         self.messages.append(message)

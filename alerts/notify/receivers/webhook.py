@@ -1,8 +1,8 @@
-"""Posts messages as Alertmanager's webhook does: payload version 4, so that what takes those takes ours.
+"""Webhook receiver, compatible with Alertmanager's payload version 4.
 
-The sender is the standard library's: no redirects are followed, no proxy is asked, the answer is read up
-to a bound, and all of it has a deadline. 5xx and network errors may pass; other answers do not. A name that
-leads to a link-local address, where clouds keep their machines' secrets, is refused at the connection.
+Uses the standard library: follows no redirects, uses no proxy, reads a bounded response, and has a deadline for
+the whole exchange. 5xx and network errors are retryable; most other statuses are not. Connections to link-local
+addresses, where clouds serve instance credentials, are refused.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from alerts.notify.message import Message
 from alerts.state import Alert, AlertState
 
 MAX_RESPONSE_BYTES = 4096
-#: Refusals that pass by themselves: too slow, too early, too many.
+#: 4xx statuses worth a retry: request timeout, too early, too many requests.
 RETRYABLE_STATUSES = frozenset({408, 425, 429})
 _UNSET = "0001-01-01T00:00:00Z"
 
 
-def payload(message: Message, most: int = 0) -> dict[str, Any]:
-    """The JSON of a message. `most` alerts are sent, the rest counted in `truncatedAlerts`; 0: all."""
-    sent = message.alerts[:most] if most else message.alerts
+def payload(message: Message, max_alerts: int = 0) -> dict[str, Any]:
+    """The JSON payload of a message with at max_alerts `max_alerts` alerts (0: all); `truncatedAlerts` counts the rest."""
+    sent = message.alerts[:max_alerts] if max_alerts else message.alerts
     return {
         "receiver": message.receiver,
         "status": message.status,
@@ -72,7 +72,7 @@ def _time(at: float | None) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Webhook:
-    """One address. `timeout`: seconds for the whole exchange. `headers` may hold secrets: never shown."""
+    """A webhook URL. `timeout`: seconds for the whole exchange. `headers` may contain secrets and is never shown."""
 
     name: str
     url: str
@@ -85,6 +85,7 @@ class Webhook:
         return f"Webhook({self.name!r}, {redacted_url(self.url)!r})"
 
     def send(self, message: Message) -> None:
+        """Post a message. Raises ReceiverError without a 2xx status."""
         body = json.dumps(payload(message, self.max_alerts), ensure_ascii=False, allow_nan=False).encode(
             errors="replace"
         )
@@ -96,34 +97,34 @@ class Webhook:
         status, answer = post(self.url, body, {**headers, **(self.headers or {})}, self.timeout)
         if 200 <= status < 300:
             return
-        told = answer.decode("utf-8", "replace").strip()[:200]
-        words = f"{redacted_url(self.url)} answered {status}" + (f": {told}" if told else "")
-        raise ReceiverError(words, retryable=status >= 500 or status in RETRYABLE_STATUSES, status=status)
+        detail = answer.decode("utf-8", "replace").strip()[:200]
+        reason = f"{redacted_url(self.url)} answered {status}" + (f": {detail}" if detail else "")
+        raise ReceiverError(reason, retryable=status >= 500 or status in RETRYABLE_STATUSES, status=status)
 
 
 def redacted_url(url: str) -> str:
-    """An address fit for logs: scheme and host; path, query and user may be secrets."""
+    """A URL for logs: scheme and host only; path, query and user may be secrets."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "") + "/…"
 
 
 def address_problem(url: str) -> str | None:
-    """What is wrong with an address for posting; None if nothing is."""
+    """Why a webhook URL is invalid; None if it is valid."""
     if any(ord(char) <= 32 or ord(char) == 127 for char in url):
-        return "an address may not hold spaces or control characters"
+        return "a URL must not contain spaces or control characters"
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        return f"this is no address ({error})"
+        return f"invalid URL ({error})"
     if parts.scheme not in ("http", "https"):
-        return "an address must begin with http:// or https://"
-    return None if parts.hostname else "an address must name a host"
+        return "a URL must begin with http:// or https://"
+    return None if parts.hostname else "a URL must have a host"
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, bytes]:
-    """Status and the first bytes of the answer to one POST; ReceiverError where there was none."""
+    """POST and return the status and first bytes of the response. Raises ReceiverError without a response."""
     if problem := address_problem(url):
         raise ReceiverError(problem, retryable=False)
     parts = urlsplit(url)
@@ -152,7 +153,7 @@ def _connection(parts: SplitResult, timeout: float) -> http.client.HTTPConnectio
 
 
 class _Checked(http.client.HTTPConnection):
-    """Connects to the very address that was looked at: a second look-up could give another."""
+    """Connects to the address that was checked: a second name resolution could return another."""
 
     def connect(self) -> None:
         self.sock = connect_checked(self.host, self.port, self.timeout)
@@ -165,11 +166,11 @@ class _CheckedTls(http.client.HTTPSConnection):
 
 
 def connect_checked(host: str, port: int, timeout: float | None) -> socket.socket:
-    """A connection to the first address of a host that answers; OSError where none may or does."""
+    """Connect to the host's first permitted address that answers. Raises OSError where there is none."""
     problem: OSError = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         if is_forbidden(str(address[0])):
-            problem = OSError(f"{host} leads to {address[0]}, where nothing is sent")
+            problem = OSError(f"{host} resolves to {address[0]}, which is not permitted")
             continue
         sock = socket.socket(family, kind, protocol)
         try:
@@ -184,7 +185,7 @@ def connect_checked(host: str, port: int, timeout: float | None) -> socket.socke
 
 
 def is_forbidden(address: str) -> bool:
-    """Link-local, multicast, or none at all. Private addresses are where many receivers are."""
+    """Whether an address is link-local, multicast or unspecified. Private addresses are permitted."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     ip = getattr(ip, "ipv4_mapped", None) or ip
     return ip.is_link_local or ip.is_multicast or ip.is_unspecified
@@ -192,7 +193,7 @@ def is_forbidden(address: str) -> bool:
 
 @contextlib.contextmanager
 def _cut_after(seconds: float, sock: socket.socket) -> Iterator[None]:
-    """Ends an exchange that takes too long: a time-out of the socket begins anew with every byte that drips in."""
+    """Shut the socket down after `seconds`: a socket timeout alone restarts with every received byte."""
 
     def cut() -> None:
         with contextlib.suppress(OSError):
@@ -208,7 +209,7 @@ def _cut_after(seconds: float, sock: socket.socket) -> Iterator[None]:
 
 
 def _first_bytes(answer: http.client.HTTPResponse) -> bytes:
-    """What is enough of the answer; the status has come, so a body that breaks off is no failure."""
+    """The start of the response body; a truncated body is no failure, since the status is known."""
     found = b""
     with contextlib.suppress(OSError, http.client.HTTPException):
         while len(found) < MAX_RESPONSE_BYTES and (piece := answer.read1(MAX_RESPONSE_BYTES - len(found))):

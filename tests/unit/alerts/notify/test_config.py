@@ -106,4 +106,4 @@ def test_the_shipped_configuration_is_sound(webhook: str | None) -> None:
 def test_a_first_route_without_anything_in_it_has_no_receiver_either() -> None:
     found, mistakes = config.load("route: {}\nreceivers: [{name: hook}]\n")
     assert found is None
-    assert [mistake.message for mistake in mistakes] == ["the first route must have a receiver"]
+    assert [mistake.message for mistake in mistakes] == ["the root route needs a receiver"]

@@ -150,7 +150,7 @@ def test_a_receiver_that_tells_nobody_says_so() -> None:
     desk = Desk()
     desk.take(alert(at=0, app="shop"))
     assert [outcome.explanation for outcome in desk.round(30).outcomes] == [
-        "the receiver 'team' tells nobody"
+        "receiver 'team' has no webhook configured"
     ]
     assert desk.round(60).outcomes == ()
 

@@ -91,7 +91,7 @@ def test_a_group_that_is_muted_as_a_whole_is_not_told_and_not_noted() -> None:
     context = NotificationContext(Inhibitor((), ()), [silence("app=shop")])
     outcome = look(A, last=NotificationState(frozenset({A.fingerprint}), frozenset(), 0), context=context)
     assert (outcome.sent, outcome.state) == (False, None)
-    assert outcome.explanation.startswith("all its alerts are muted")
+    assert outcome.explanation.startswith("all alerts are muted")
 
 
 def test_an_inhibited_alert_is_left_out_and_what_inhibits_it_is_named() -> None:
@@ -109,7 +109,7 @@ def test_a_message_that_may_pass_later_is_not_noted_so_that_it_is_tried_again() 
     receiver = Recorder(failures=[ReceiverError("away", retryable=True)])
     outcome = look(A, receiver=receiver)
     assert (outcome.sent, outcome.state, outcome.retries) == (False, None, True)
-    assert "it was not taken: away" in outcome.explanation
+    assert "delivery failed: away" in outcome.explanation
     assert look(A, receiver=receiver).sent
 
 

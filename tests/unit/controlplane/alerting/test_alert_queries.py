@@ -155,7 +155,7 @@ def test_a_silence_is_changed_in_place_or_followed_by_another(services: Alerting
     ("wrong", "words"),
     [
         ({"matchers": ()}, "at least one matcher"),
-        ({"matchers": parse_matchers('app=~".*"')}, "or all alerts would be silenced"),
+        ({"matchers": parse_matchers('app=~".*"')}, "since all alerts would be silenced"),
         ({"ends_at": 0.0}, "must end after it starts"),
         ({"created_by": ""}, "needs a creator"),
     ],

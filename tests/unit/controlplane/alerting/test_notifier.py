@@ -161,7 +161,7 @@ def test_a_route_that_leads_to_nobody_says_so_once() -> None:
     for _ in range(3):
         team.look(INTERVAL)
     (note,) = team.store.notes
-    assert note.words == "the receiver 'team' tells nobody"
+    assert note.words == "receiver 'team' has no webhook configured"
 
 
 def test_while_an_alert_that_fires_has_the_labels_of_one_that_ended_it_fires() -> None:
@@ -409,7 +409,7 @@ def test_groups_that_are_over_leave_nothing_in_memory() -> None:
         team.take(resolved(one, team.clock.now))
         team.look(INTERVAL)
     notifier = team.notifier
-    assert (notifier.groups(), notifier._said, notifier._told) == ((), {}, {})
+    assert (notifier.groups(), notifier._last_entries, notifier._states) == ((), {}, {})
     assert len(team.store.notes) == 40
 
 

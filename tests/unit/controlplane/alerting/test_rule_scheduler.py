@@ -84,7 +84,7 @@ def test_rules_that_do_not_run_are_late_even_if_looks_between_succeed(schedulers
     schedulers.fails = {"tick"}
     schedulers.at(NOW + 60)
     schedulers.at(NOW + 100)
-    assert schedulers.scheduler.problems() == ["the rules were not evaluated for 100 s (every 15 s)"]
+    assert schedulers.scheduler.problems() == ["the rules were not evaluated for 100 s (expected every 15 s)"]
     schedulers.fails = set()
     schedulers.at(NOW + 120)
     assert eventually(lambda: schedulers.scheduler.problems() == [])

@@ -56,7 +56,7 @@ def test_every_mistake_of_every_file_is_named_with_its_place(tmp_path: Path) -> 
     notify = Path(written(tmp_path, "notify.yaml", "route: {receiver: nobody}\nreceivers: [{name: team}]\n"))
     found = mistakes(Settings(rules=(bad, latin, str(tmp_path / "gone.yaml")), notify=notify))
     assert found[0].startswith(f"{bad}:4:")
-    assert found[1] == f"cannot read {latin}: it is no UTF-8 text"
+    assert found[1] == f"cannot read {latin}: it is not UTF-8 text"
     assert found[2].startswith(f"cannot read {tmp_path / 'gone.yaml'}: No such file")
     assert any(line.startswith(f"{notify}:1:") and "nobody" in line for line in found[3:])
 

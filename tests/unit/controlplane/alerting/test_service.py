@@ -108,7 +108,9 @@ def test_files_with_mistakes_change_nothing_and_the_log_names_them_once(
 ) -> None:
     change(services, **broken)
     lines = [record.getMessage() for record in caplog.records]
-    assert lines and all(line.startswith("the rules stay as they were: ") for line in lines)
+    assert lines and all(
+        line.startswith("rules not reloaded, the loaded ones stay active: ") for line in lines
+    )
     services.service.reload()
     assert len(caplog.records) == len(lines)
     services.series.set("up", 0, app="shop")
