@@ -208,7 +208,7 @@ def _on_agent_info(unit: UnitOfWork, parsed: ParsedEvent) -> None:
 
 
 def _actions(info: Mapping[str, Any]) -> str:
-    """Which commands the driver accepts, from its newest event that says so."""
+    """Which commands the driver accepts, from its newest event with that field."""
     known = [data for data in info.values() if data.get("actions") in wire.ACTION_MODES]
     return str(max(known, key=lambda data: float(data["at"]))["actions"]) if known else "all"
 

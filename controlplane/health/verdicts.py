@@ -62,10 +62,7 @@ class VerdictLog:
             self._recorded.update((c.query_id, (c.status, c.at)) for c in changes)
 
     def claim(self, changes: Iterable[StatusChange]) -> list[StatusChange]:
-        """Return the changes that are not recorded yet and mark them as recorded;
-
-        `release` them if storing fails.
-        """
+        """Return the changes that are not recorded yet, marked as recorded; `release` them on failure."""
         with self._lock:
             claimed = [c for c in changes if self._recorded.get(c.query_id, (None, 0.0))[0] != c.status]
             self._recorded.update((c.query_id, (c.status, c.at)) for c in claimed)

@@ -1,6 +1,7 @@
-"""What is usual for each query at each hour of the week, as the history pipeline published it; held in memory.
+"""Baselines: typical values of each query by hour of the week, as published by the history pipeline; held in
+memory.
 
-Called by the API, the series and `/metrics`. 4 figures × 168 hours × 3 quantiles of a query are 8 KB.
+Used by the API, the series and `/metrics`. One query takes 8 KB: 4 figures × 168 hours × 3 quantiles.
 """
 
 from __future__ import annotations
@@ -20,24 +21,27 @@ from controlplane.model import QueryView
 from controlplane.store.baselines import StoredBaseline
 from listeners.protocol.catalogue import BASELINE, BASELINE_PREFIX, Metric
 
-#: Figures by their names without prefix, quantiles by their labels, in the order of the axes.
+#: Metrics by name without prefix, and quantiles by label, in the order of the array's axes.
 FIGURES = {metric.name.removeprefix(BASELINE_PREFIX): metric for metric in BASELINE}
 QUANTILES = ("0.1", "0.5", "0.9")
 HOURS = 168
 SHAPE = (len(FIGURES), HOURS, len(QUANTILES))
 NAMES = frozenset(metric.name for metric in BASELINE)
-#: The first Monday of 1970, which began on a Thursday.
+#: The first Monday of 1970: 1 January 1970 was a Thursday.
 FIRST_MONDAY, HOUR_SECONDS = 4 * 86400.0, 3600.0
-#: As many as a query's own label values are cut to.
+#: The limit that label values of queries have.
 MAX_TEXT_CHARS = 1000
-#: Values are below it, so that they are finite as 32 bits, too.
+#: Values stay below this limit, so that they are finite as 32-bit floats.
 MAX_VALUE = 3e38
 Values = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """One query's. `values`: of the shape `SHAPE`, NaN where too little is known; `made_at`: Unix seconds."""
+    """The baseline of one query.
+
+    `values` has the shape `SHAPE`, NaN without enough data; `made_at`: Unix seconds.
+    """
 
     query_id: str
     app: str
@@ -46,32 +50,34 @@ class Baseline:
     values: Values
 
     def of(self, metric: Metric) -> dict[str, Values]:
-        """Values by hour of the week, by the quantile's label."""
+        """Values by hour of the week, by quantile label."""
         place = BASELINE.index(metric)
         return {label: self.values[place, :, column] for column, label in enumerate(QUANTILES)}
 
 
 def hour_of_week(at: float) -> int:
-    """0 is Monday 00:00 UTC."""
+    """The hour of the week of a time in Unix seconds; 0 is Monday 00:00 UTC."""
     return int((at - FIRST_MONDAY) // HOUR_SECONDS) % HOURS
 
 
 def hours_of_week(times: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """The same of many times."""
+    """The hours of the week of many times."""
     return ((times - FIRST_MONDAY) // HOUR_SECONDS).astype(np.int64) % HOURS
 
 
 def from_stored(stored: StoredBaseline) -> Baseline:
+    """Convert a row of the store."""
     return Baseline(stored.query_id, stored.app, stored.query, stored.made_at, stored.values.reshape(SHAPE))
 
 
 def to_stored(baseline: Baseline) -> StoredBaseline:
+    """Convert to a row of the store."""
     values = baseline.values.ravel()
     return StoredBaseline(baseline.query_id, baseline.app, baseline.query, baseline.made_at, values)
 
 
 class BaselineStore:
-    """The current set; replaced as a whole. May be read on any thread."""
+    """The current baselines of all queries, replaced as a whole. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,29 +85,32 @@ class BaselineStore:
         self._by_name: Mapping[tuple[str, str], Baseline] = {}
 
     def replace(self, baselines: Iterable[Baseline]) -> None:
+        """Replace all baselines."""
         found = list(baselines)
         with self._lock:
-            self._by_id = {one.query_id: one for one in found}
-            self._by_name = {(one.app, one.query): one for one in found}
+            self._by_id = {baseline.query_id: baseline for baseline in found}
+            self._by_name = {(baseline.app, baseline.query): baseline for baseline in found}
 
     def all(self) -> list[Baseline]:
+        """All baselines, by application and name."""
         with self._lock:
-            return sorted(self._by_id.values(), key=lambda one: (one.app, one.query, one.query_id))
+            return sorted(self._by_id.values(), key=lambda b: (b.app, b.query, b.query_id))
 
     def of(self, view: QueryView) -> Baseline | None:
-        """A query's, or, where it has a new checkpoint, that of its application and name."""
+        """The baseline of a query; with a new checkpoint, that of the same application and name."""
         with self._lock:
             known = self._by_id.get(view.query_id)
             return known or (self._by_name.get((view.app, view.name)) if view.name else None)
 
     def by_id(self, query_id: str) -> Baseline | None:
+        """The baseline published for this query id."""
         with self._lock:
             return self._by_id.get(query_id)
 
-    def readings(
+    def samples(
         self, views: Iterable[QueryView], now: float, wanted: Wanted = None
     ) -> Iterator[MetricSample]:
-        """What is usual in the hour of `now`, of all that were not put away."""
+        """The baselines of the hour of `now`, for all queries that are not retired."""
         if wanted is not None and not wanted & NAMES:
             return
         hour = hour_of_week(now)
@@ -120,11 +129,14 @@ def _quantiles(metric: Metric, labels: Mapping[str, str], values: Values) -> Ite
             yield MetricSample(metric, {**labels, "quantile": quantile}, value)
 
 
-# -- from and to JSON ----------------------------------------------------------------------------------
+# -- JSON ----------------------------------------------------------------------------------------------
 
 
 def from_json(document: Any, where: str) -> Baseline:
-    """One query's baselines. BadRequest says at which place what is wrong."""
+    """Parse one query's baseline;
+
+    BadRequest names the invalid field. `where`: the path of `document` in messages.
+    """
     if not isinstance(document, dict):
         raise BadRequest(f"{where} must be an object, not {type(document).__name__}")
     texts = {name: _text(document.get(name), f"{where}.{name}") for name in ("query_id", "app", "query")}
@@ -132,15 +144,15 @@ def from_json(document: Any, where: str) -> Baseline:
     if not isinstance(figures, dict):
         raise BadRequest(f"{where}.figures must be an object of figures by name")
     values = np.full(SHAPE, np.nan, np.float32)
-    for name, told in figures.items():
+    for name, quantiles in figures.items():
         place = _place(name, list(FIGURES), f"{where}.figures")
-        values[place] = _figure(told, f"{where}.figures.{name}")
+        values[place] = _figure(quantiles, f"{where}.figures.{name}")
     return Baseline(**texts, made_at=_finite(document.get("made_at"), f"{where}.made_at"), values=values)
 
 
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT_CHARS:
-        raise BadRequest(f"{where} must be a text of 1 to {MAX_TEXT_CHARS} characters")
+        raise BadRequest(f"{where} must be text of 1 to {MAX_TEXT_CHARS} characters")
     return value
 
 
@@ -150,18 +162,18 @@ def _place(name: str, known: Sequence[str], where: str) -> int:
     return known.index(name)
 
 
-def _figure(told: Any, where: str) -> Values:
-    """Quantile → a value for each hour of the week."""
-    if not isinstance(told, dict):
+def _figure(quantiles: Any, where: str) -> Values:
+    """Parse an object of quantile → a value for each hour of the week."""
+    if not isinstance(quantiles, dict):
         raise BadRequest(f'{where} must be an object of quantiles, as in {{"0.5": […]}}')
     values = np.full(SHAPE[1:], np.nan, np.float32)
-    for quantile, hours in told.items():
+    for quantile, hours in quantiles.items():
         place = _place(quantile, QUANTILES, where)
         if not isinstance(hours, list) or len(hours) != HOURS:
             raise BadRequest(f"{where}.{quantile} must be a list of {HOURS} values, Monday 00:00 UTC first")
         values[:, place] = [
-            math.nan if (value := _finite(one, f"{where}.{quantile}[{hour}]")) is None else value
-            for hour, one in enumerate(hours)
+            math.nan if (value := _finite(item, f"{where}.{quantile}[{hour}]")) is None else value
+            for hour, item in enumerate(hours)
         ]
     return values
 
@@ -175,7 +187,7 @@ def _finite(value: Any, where: str) -> float | None:
 
 
 def to_json(baseline: Baseline) -> dict[str, Any]:
-    """What `from_json` reads."""
+    """The JSON that `from_json` parses."""
     figures = {
         name: {
             quantile: [None if math.isnan(value) else float(f"{value:.6g}") for value in column]

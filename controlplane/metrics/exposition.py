@@ -1,6 +1,7 @@
-"""What `GET /metrics` answers: every reading as OpenMetrics or Prometheus text.
+"""The exposition of `GET /metrics`: all samples as OpenMetrics or Prometheus text.
 
-Called by the API; the values come from `controlplane.metrics.series.scrape`, the names from `listeners.protocol.catalogue`.
+Called by the API; the values come from `controlplane.metrics.series.scrape`, the names from
+`listeners.protocol.catalogue`.
 """
 
 from __future__ import annotations
@@ -36,37 +37,37 @@ def render(
 ) -> tuple[bytes, str]:
     """The exposition and its content type; OpenMetrics when `accept` (the request's header) asks for it.
 
-    `totals_of`: a query's counters since it was first seen, by query id (`Window.totals`); `agents`: all of
-    them, with a query or without;
-    `heartbeat_of`: the data of an agent's last heartbeat, by agent id; `more`: readings besides these.
+    `totals_of`: a query's counters since it was first seen, by query id (`Window.totals`); `agents`: all
+    agents, with or without a query; `heartbeat_of`: the data of an agent's last heartbeat, by agent id;
+    `more`: further samples.
     """
-    told = all_samples(views, statuses, agents, totals_of, heartbeat_of, own, now)
+    samples = all_samples(views, statuses, agents, totals_of, heartbeat_of, own, now)
     encode, content_type = _encoder(accept)
-    return encode(_Families(chain(told, more))), content_type
+    return encode(_Families(chain(samples, more))), content_type
 
 
 def _encoder(accept: str | None) -> tuple[Callable[[Collector], bytes], str]:
     try:
         return choose_encoder(accept or "")
-    except (ValueError, TypeError):  # the client library stumbles over a version that is no number
+    except (ValueError, TypeError):  # the client library fails on a version that is not a number
         return generate_latest, CONTENT_TYPE_PLAIN_0_0_4
 
 
 class _Families(Collector):
-    """Readings grouped by metric, as the client library wants them."""
+    """Samples grouped by metric, as the client library requires."""
 
-    def __init__(self, readings: Iterable[MetricSample]):
+    def __init__(self, samples: Iterable[MetricSample]):
         self._families: dict[str, Family] = {}
-        for reading in readings:
-            name = reading.metric.name
-            family = self._families.get(name) or self._families.setdefault(name, _family(reading.metric))
-            family.add_sample(name, dict(reading.labels), float(reading.value))
+        for sample in samples:
+            name = sample.metric.name
+            family = self._families.get(name) or self._families.setdefault(name, _family(sample.metric))
+            family.add_sample(name, dict(sample.labels), float(sample.value))
 
     def collect(self) -> Iterable[Family]:
         return self._families.values()
 
 
 def _family(metric: Metric) -> Family:
-    """The client library wants families without the suffix of their kind."""
+    """An empty family; the client library requires its name without the suffix of its type."""
     name = metric.name.removesuffix("_total").removesuffix("_info")
     return Family(name, metric.help, metric.type, metric.unit)

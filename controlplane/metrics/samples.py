@@ -1,7 +1,8 @@
-"""What a query, an agent and this server say in figures: values of the metrics of `listeners.protocol.catalogue`.
+"""Compute metric samples of queries and agents: values of the metrics in `listeners.protocol.catalogue`.
+Pure.
 
-One reading is one sample of `/metrics`. Figures of batches are told while the newest run is active, so
-that a series ends with its run; what is unknown or not finite is absent, never 0. Pure.
+Batch metrics exist while the newest run is active, so that a series ends with its run. A value that is
+unknown or not finite is absent, never 0.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from listeners.protocol.catalogue import (
     source_metric,
 )
 
-#: Statuses in which the query does not run, and those in which nobody expects it to.
+#: Statuses of a query that does not run although it should, and of one that is not expected to run.
 DOWN = frozenset({QueryStatus.FAILED, QueryStatus.LOST, QueryStatus.BACKING_OFF, QueryStatus.RESTARTING})
 NOT_EXPECTED = frozenset({QueryStatus.STOPPED, QueryStatus.FINISHED, QueryStatus.RETIRED})
-#: Figures that an operator or a source may report besides Spark's own, so that none floods the rest.
+#: Limit of custom metrics for one operator or source.
 MAX_CUSTOM_METRICS = 100
 
 Totals = Mapping[str, float]
-#: Names of metrics; None is all. What nobody wants is not computed where it costs something.
+#: Names of metrics, None for all. Expensive metrics are computed only if wanted.
 Wanted = frozenset[str] | None
 
 
@@ -58,7 +59,7 @@ class MetricSample:
 def query_samples(
     view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted = None
 ) -> Iterator[MetricSample]:
-    """All that is known of one query. `totals`: its counters, named as `Window.totals` does."""
+    """All samples of one query. `totals`: its counters as named by `Window.totals`."""
     labels = query_labels(view)
     for name, own, value in _facts(view, verdict, now, totals, wanted):
         metric = BY_NAME[PREFIX + name] if isinstance(name, str) else name
@@ -67,7 +68,7 @@ def query_samples(
 
 
 def _is_finite(value: float | None) -> TypeGuard[float]:
-    """An integer too large for a float is as absent as infinity: one such figure must not cost all the others."""
+    """Whether the value is a finite float; an integer too large for a float counts as infinite."""
     try:
         return value is not None and math.isfinite(value)
     except OverflowError:
@@ -75,13 +76,13 @@ def _is_finite(value: float | None) -> TypeGuard[float]:
 
 
 def query_labels(view: QueryView) -> dict[str, str]:
-    """The user's labels, and over them the application, the query's name (else 8 digits of its id) and id."""
+    """The user's labels, overridden by `app`, `query` (the name, else 8 digits of the id) and `query_id`."""
     named = {"app": view.app, "query": view.name or view.query_id[:8], "query_id": view.query_id}
-    return {**_users(view.labels), **named}
+    return {**_user_labels(view.labels), **named}
 
 
-def _users(labels: Mapping[str, str]) -> dict[str, str]:
-    """The user's labels without those that Prometheus keeps for itself."""
+def _user_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """The user's labels without those reserved by Prometheus."""
     return {name: value for name, value in labels.items() if not name.startswith("__")}
 
 
@@ -90,7 +91,7 @@ NONE: Mapping[str, str] = {}
 
 
 def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted) -> Iterator[Fact]:
-    yield from _life(view, verdict)
+    yield from _lifecycle(view, verdict)
     if verdict.status is QueryStatus.FAILED:
         yield "query_failure_info", _failure(context_at(view, now, DEFAULTS)), 1
     yield from _counters(totals)
@@ -105,7 +106,7 @@ def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted
         yield from _operators(context.last, wanted)
 
 
-def _life(view: QueryView, verdict: Verdict) -> Iterator[Fact]:
+def _lifecycle(view: QueryView, verdict: Verdict) -> Iterator[Fact]:
     yield "query_status", {"status": verdict.status.value}, 1
     yield "query_up", NONE, verdict.status not in DOWN | NOT_EXPECTED
     yield "query_expected", NONE, verdict.status not in NOT_EXPECTED
@@ -118,13 +119,13 @@ def _info(view: QueryView, run_id: str) -> dict[str, str]:
     spark_version = view.agent.spark_version if view.agent else None
     facts = {"checkpoint": view.facts.checkpoint, "trigger": view.facts.trigger, "sink": view.facts.sink}
     agent = view.run.agent if view.run else None
-    told = {"run_id": run_id, "agent": agent, "spark_version": spark_version, **facts}
-    return {name: value for name, value in told.items() if value}
+    labels = {"run_id": run_id, "agent": agent, "spark_version": spark_version, **facts}
+    return {name: value for name, value in labels.items() if value}
 
 
 def _failure(context: QueryContext) -> dict[str, str]:
-    told = failure(context)
-    return {"error_class": told.kind, "retry": told.retry}
+    found = failure(context)
+    return {"error_class": found.kind, "retry": found.retry}
 
 
 COUNTERS = {
@@ -141,7 +142,7 @@ COUNTERS = {
 }
 
 
-#: What is told of a query whether it runs or not.
+#: Metrics of a query that exist whether it runs or not.
 LIFECYCLE_METRICS = frozenset(
     PREFIX + name
     for name in (
@@ -169,7 +170,7 @@ def _counters(totals: Totals) -> Iterator[Fact]:
 
 
 def _checkpoint(view: QueryView) -> Iterator[Fact]:
-    """Of the newest inventory, whether the query runs or not."""
+    """Metrics of the newest checkpoint inventory, whether the query runs or not."""
     seen = view.checkpoint
     if seen is None or view.retired_at is not None:
         return
@@ -217,7 +218,7 @@ def _utilization(samples: Sequence[ProgressSample]) -> float | None:
     return samples[-1].duration / gap if gap > 0 else None
 
 
-#: Figures of a source, by its place in the query.
+#: Metrics of a source, computed from its index in the query.
 _SOURCE: Mapping[str, Callable[[QueryContext, SourceSample, int], float | None]] = {
     "source_lag_rows": lambda context, source, index: source.lag_rows,
     "source_lag_seconds": lambda context, source, index: lag.source_lag_seconds(
@@ -234,17 +235,17 @@ _SOURCE: Mapping[str, Callable[[QueryContext, SourceSample, int], float | None]]
 
 
 def _sources(context: QueryContext, last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
-    told = [figure for figure in _SOURCE.items() if wanted is None or PREFIX + figure[0] in wanted]
+    chosen = [figure for figure in _SOURCE.items() if wanted is None or PREFIX + figure[0] in wanted]
     names = distinct_labels(source.name for source in last.sources)
     for index, (name, source) in enumerate(zip(names, last.sources, strict=True)):
         own = {"source": name}
-        yield from ((figure, own, value_of(context, source, index)) for figure, value_of in told)
+        yield from ((figure, own, value_of(context, source, index)) for figure, value_of in chosen)
         if wanted is None or not wanted <= BY_NAME.keys():
             yield from _reported(source, own)
 
 
 def _reported(source: SourceSample, own: Mapping[str, str]) -> Iterator[Fact]:
-    """The source's own figures, which Spark writes as text."""
+    """The source's own metrics, which Spark writes as text."""
     for name, text in islice(source.metrics.items(), MAX_CUSTOM_METRICS):
         metric = source_metric(name)
         if metric is not None:
@@ -271,16 +272,16 @@ def _operators(last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
 
 
 def _snapshot_lag(operator: OperatorSample, batch_id: int) -> float | None:
-    """Versions since the snapshot that is furthest behind (-1: none yet). Batch N writes version N + 1."""
+    """Versions since the oldest uploaded snapshot (-1: none yet). Batch N writes version N + 1."""
     uploaded = [value for name, value in operator.metrics.items() if name.startswith(SNAPSHOT_UPLOADED)]
     return batch_id + 1 - max(0.0, min(uploaded)) if uploaded else None
 
 
 def _custom(operator: OperatorSample, own: Mapping[str, str]) -> Iterator[Fact]:
-    told = ((custom_metric(name), value) for name, value in operator.metrics.items())
+    named = ((custom_metric(name), value) for name, value in operator.metrics.items())
     return (
         (metric, own, value * metric.factor)
-        for metric, value in islice(told, MAX_CUSTOM_METRICS)
+        for metric, value in islice(named, MAX_CUSTOM_METRICS)
         if metric is not None
     )
 
@@ -288,11 +289,14 @@ def _custom(operator: OperatorSample, own: Mapping[str, str]) -> Iterator[Fact]:
 def agent_samples(
     agents: Iterable[Agent], heartbeat_of: Callable[[str], Mapping[str, Any]]
 ) -> Iterator[MetricSample]:
-    """Of every agent that has not ended. `heartbeat_of`: the data of an agent's last heartbeat, by its id."""
+    """Samples of every agent that has not ended.
+
+    `heartbeat_of`: the data of an agent's last heartbeat, by id.
+    """
     for agent in agents:
         if agent.ended_at is not None:
             continue
-        labels = {**_users(agent.labels), "app": agent.app, "agent": agent.agent}
+        labels = {**_user_labels(agent.labels), "app": agent.app, "agent": agent.agent}
         for name, own, value in _agent_facts(agent, heartbeat_of(agent.agent)):
             if _is_finite(value):
                 yield MetricSample(BY_NAME[PREFIX + name], {**labels, **own}, value)
@@ -305,14 +309,14 @@ def _agent_facts(
     yield "agent_start_timestamp_seconds", NONE, agent.first_seen_at
     for reason, count in agent.dropped.items():
         yield "agent_events_dropped_total", {"reason": reason}, count
-    yield "executors", NONE, _inside(heartbeat, "executors")
-    yield "driver_heap_bytes", NONE, _inside(heartbeat, "driver", "heapUsed")
-    yield "driver_heap_max_bytes", NONE, _inside(heartbeat, "driver", "heapMax")
-    yield "listener_callback_seconds", NONE, _inside(heartbeat, "callback", "seconds_max")
+    yield "executors", NONE, _number_at(heartbeat, "executors")
+    yield "driver_heap_bytes", NONE, _number_at(heartbeat, "driver", "heapUsed")
+    yield "driver_heap_max_bytes", NONE, _number_at(heartbeat, "driver", "heapMax")
+    yield "listener_callback_seconds", NONE, _number_at(heartbeat, "callback", "seconds_max")
 
 
-def _inside(data: Any, *path: str) -> float | None:
-    """The number at a path of a JSON value; None where there is none."""
+def _number_at(data: Any, *path: str) -> float | None:
+    """The number at a path in a JSON value, or None."""
     for name in path:
         data = data.get(name) if isinstance(data, Mapping) else None
     return data if isinstance(data, int | float) and not isinstance(data, bool) else None

@@ -65,7 +65,7 @@ def test_a_failure_ends_with_1_and_names_condition_and_advice(
     said = cli("restart", query.query_id)
     assert said.code == 1
     assert " failed: " in said.out
-    assert said.out.count("Start it again once") == 1
+    assert said.out.count("Restart the query once") == 1
 
 
 def test_a_refusal_ends_with_1_and_json_tells_the_action(cli: Cli, query: SimulatedQuery) -> None:

@@ -48,7 +48,7 @@ def metrics(plane: ControlPlaneDep, request: Request) -> Response:
         totals_of=plane.window.totals,
         agents=plane.window.agents(),
         heartbeat_of=lambda agent: plane.window.agent_info(agent).get("heartbeat", {}),
-        more=plane.baselines.readings(views, now),
+        more=plane.baselines.samples(views, now),
     )
     return Response(body, headers={"content-type": content_type})
 

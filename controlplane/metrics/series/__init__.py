@@ -1,4 +1,4 @@
-"""The scrape of ourselves: the series that rules read, on one grid; older ones from stored events.
+"""The server's own time series: recent samples on a grid for rules, older ones replayed from stored events.
 
-`room` is what the plane holds; the rules tick and the query API ask it for a SeriesSource.
+`service` is the entry point; the rule scheduler and the query API get their SeriesSource from it.
 """

@@ -1,7 +1,6 @@
-"""Baselines as series of any time: what is usual at the hour of the week that a moment falls into.
+"""Baselines as time series: the baseline of the hour of the week into which each time falls.
 
-Laid by `controlplane.metrics.series.service` over what the store tells of the past. What is told of a past hour is what is known
-of it now.
+`controlplane.metrics.series.service` adds them to the stored history. Past hours show the current baseline.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from controlplane.metrics.series.sources import exact_name
 from controlplane.model import QueryView
 from listeners.protocol.catalogue import BY_NAME
 
-#: Samples of one question.
+#: Limit of samples for one selection.
 MAX_SAMPLES = 5_000_000
 
 
 class BaselineSeries:
-    """A source that answers for baselines itself and asks `source` for everything else."""
+    """A source that computes baseline metrics and delegates every other metric to `source`."""
 
     def __init__(
         self,
         source: SeriesSource,
-        book: BaselineStore,
+        baselines: BaselineStore,
         views: Callable[[], Iterable[QueryView]],
         step: float,
         now: float,
     ):
-        self._source, self._book, self._views = source, book, views
+        self._source, self._baselines, self._views = source, baselines, views
         self._step, self._now = step, now
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
@@ -47,8 +46,8 @@ class BaselineSeries:
             times = self._times(max(start, view.first_seen_at), min(end, self._now))
             if len(times):
                 found += self._of(view, str(name), matchers, times)
-                if sum(len(one.times) for one in found) > MAX_SAMPLES:
-                    raise LimitExceeded('these are too many baselines: name a query, as in NAME{query="…"}')
+                if sum(len(series.times) for series in found) > MAX_SAMPLES:
+                    raise LimitExceeded('too many baselines; select one query, as in NAME{query="…"}')
         return found
 
     def _times(self, start: float, end: float) -> Floats:
@@ -58,14 +57,14 @@ class BaselineSeries:
         return times
 
     def _of(self, view: QueryView, name: str, matchers: Sequence[Matcher], times: Floats) -> Iterable[Series]:
-        baseline = self._book.of(view) if view.retired_at is None else None
+        baseline = self._baselines.of(view) if view.retired_at is None else None
         if baseline is None:
             return
         labels = {METRIC_NAME: name, **query_labels(view)}
         for label, values in baseline.of(BY_NAME[name]).items():
             own = {**labels, "quantile": label}
             if matches(matchers, own):
-                told = values[hours_of_week(times)].astype(float)
-                known = np.isfinite(told)
+                typical = values[hours_of_week(times)].astype(float)
+                known = np.isfinite(typical)
                 if bool(known.any()):
-                    yield Series(own, times[known], told[known])
+                    yield Series(own, times[known], typical[known])

@@ -1,6 +1,7 @@
-"""Series on one grid of time: what a Prometheus that scrapes us would hold, as dense arrays.
+"""Series on a fixed time grid: the samples that a Prometheus scraping this server would hold, as dense
+arrays.
 
-Only metrics that somebody reads are kept, each for as long as it is read. One thread puts, any thread selects.
+Only metrics that rules read are kept, each for the time they need. One thread writes, any thread reads.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ from controlplane.metrics.series.blocks import Block, Content
 
 STEP_SECONDS = 15.0
 MAX_SERIES = 50_000
-#: Slots that may be missing between two others before what lies behind them counts as another story.
+#: Slots that may be missing between two sampled ones before the earlier ones count as a separate history.
 MAX_MISSING_SLOTS = 4
 #: The name of a metric, its labels without `__name__`, its value.
 NamedSample = tuple[str, Labels, float]
 
 
 class Grid:
-    """`kept`: seconds by metric name; `step`: seconds between slots; `most_series`: of all metrics together."""
+    """Blocks by metric.
 
-    def __init__(self, kept: Mapping[str, float], step: float = STEP_SECONDS, most_series: int = MAX_SERIES):
-        self.step, self.most_series = step, most_series
-        #: Of the last scrape: series that were too many, and label sets that were told twice.
+    `kept`: seconds by metric name; `step`: seconds between slots; `max_series`: total limit.
+    """
+
+    def __init__(self, kept: Mapping[str, float], step: float = STEP_SECONDS, max_series: int = MAX_SERIES):
+        self.step, self.max_series = step, max_series
+        #: Totals of series refused by the limit, and of duplicate label sets.
         self.refused = self.duplicates = 0
         self._lock = threading.Lock()
         self._blocks = {name: Block(name, self._slots(seconds)) for name, seconds in kept.items()}
@@ -37,29 +41,30 @@ class Grid:
     # -- writing ---------------------------------------------------------------------------------
 
     def put(self, at: float, samples: Iterable[NamedSample], names: Iterable[str] | None = None) -> None:
-        """One scrape: of every metric kept (of `names` alone, where given), a series not among the samples is absent.
+        """Store one scrape. A series of a kept metric (of `names`, if given) that is not in the samples is
+        absent.
 
-        `at`: Unix seconds, a multiple of the step, ValueError otherwise; a slot that is too old is let go.
+        `at`: Unix seconds, a multiple of the step, ValueError otherwise. A slot that is too old is ignored.
         """
         slot = round(at / self.step)
         if abs(slot * self.step - at) > 0.001:
-            raise ValueError(f"{at} is no multiple of the step, {self.step} s")
-        told: dict[str, list[tuple[Labels, float]]] = {}
+            raise ValueError(f"{at} is not a multiple of the step of {self.step} s")
+        by_name: dict[str, list[tuple[Labels, float]]] = {}
         for name, labels, value in samples:
             if name in self._blocks and math.isfinite(value):
-                told.setdefault(name, []).append((_without_empty(labels), value))
+                by_name.setdefault(name, []).append((_without_empty(labels), value))
         with self._lock:
             held = sum(map(len, self._blocks.values()))
             for name in self._blocks if names is None else self._blocks.keys() & set(names):
                 block = self._blocks[name]
                 before = len(block)
-                refused, repeated = block.put(slot, told.get(name, ()), self.most_series - held)
+                refused, repeated = block.put(slot, by_name.get(name, ()), self.max_series - held)
                 held += len(block) - before
                 self.refused += refused
                 self.duplicates += repeated
 
     def keep(self, kept: Mapping[str, float]) -> None:
-        """Keep these metrics from now on, and of what is held already all that stays."""
+        """Keep these metrics from now on; samples of metrics that stay are preserved."""
         with self._lock:
             self._blocks = {name: self._kept(name, self._slots(seconds)) for name, seconds in kept.items()}
 
@@ -72,22 +77,22 @@ class Grid:
     # -- reading ---------------------------------------------------------------------------------
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> list[Series]:
-        """Series with samples of start < t <= end; each ends with a stale mark at the first slot it is absent in."""
+        """Series with samples of start < t <= end, each ended by a staleness marker in its first absent slot."""
         first = math.floor(start / self.step + 1e-9) + 1
         last = math.floor(end / self.step + 1e-9)
         others = tuple(matcher for matcher in matchers if matcher.name != METRIC_NAME)
         with self._lock:
             return [
                 series
-                for block in self._named(matchers)
+                for block in self._blocks_for(matchers)
                 for series in block.select(others, first, last, self.step)
             ]
 
-    def _named(self, matchers: Sequence[Matcher]) -> list[Block]:
-        about = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
-        exact = next((matcher.value for matcher in about if matcher.operator == "="), None)
+    def _blocks_for(self, matchers: Sequence[Matcher]) -> list[Block]:
+        by_name = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
+        exact = next((matcher.value for matcher in by_name if matcher.operator == "="), None)
         names = list(self._blocks) if exact is None else [exact]
-        chosen = (name for name in names if all(matcher.matches({METRIC_NAME: name}) for matcher in about))
+        chosen = (name for name in names if all(matcher.matches({METRIC_NAME: name}) for matcher in by_name))
         return [self._blocks[name] for name in chosen if name in self._blocks]
 
     @property
@@ -96,7 +101,7 @@ class Grid:
         return frozenset(self._blocks)
 
     def oldest(self, name: str) -> float | None:
-        """The time from which on a metric is told without a hole; None where it is not kept, or nothing is told."""
+        """The time from which a metric has samples without a gap; None if it is not kept or not sampled."""
         with self._lock:
             block = self._blocks.get(name)
             slots = block.sampled().tolist() if block is not None else []
@@ -113,36 +118,38 @@ class Grid:
         return slot * self.step if slot >= 0 else None
 
     def open_slots(self, now: float) -> range:
-        """The slots up to `now` that some metric is kept for, the newest first."""
+        """The slots up to `now` that are kept for some metric, newest first."""
         last = math.floor(now / self.step)
         with self._lock:
             slots = max((block.slots for block in self._blocks.values()), default=0)
         return range(last, max(0, last - slots), -1)
 
     def missing(self, slot: int) -> frozenset[str]:
-        """Metrics that nobody sampled at this slot, though it is not too old for them."""
+        """Metrics without a sample in this slot although it is not too old for them."""
         with self._lock:
             return frozenset(name for name, block in self._blocks.items() if block.misses(slot))
 
     @property
     def series_count(self) -> int:
+        """The number of series of all metrics."""
         with self._lock:
             return sum(map(len, self._blocks.values()))
 
     @property
     def bytes(self) -> int:
+        """Memory of all values."""
         with self._lock:
             return sum(block.bytes for block in self._blocks.values())
 
     # -- as a whole ------------------------------------------------------------------------------
 
     def contents(self) -> list[tuple[str, int, Content]]:
-        """Of each metric its name, its slots and a copy of what is held."""
+        """For each metric its name, its number of slots and a copy of its content."""
         with self._lock:
             return [(block.name, block.slots, block.content()) for block in self._blocks.values()]
 
     def take_over(self, blocks: Iterable[Block]) -> None:
-        """Blocks that were held before a restart; what is not kept any more is let go."""
+        """Load blocks saved before a restart; metrics that are no longer kept are dropped."""
         with self._lock:
             for block in blocks:
                 known = self._blocks.get(block.name)
@@ -151,5 +158,5 @@ class Grid:
 
 
 def _without_empty(labels: Labels) -> Labels:
-    """A label with an empty value is as good as none."""
+    """The labels without empty values, which are equivalent to missing labels."""
     return labels if all(labels.values()) else {name: value for name, value in labels.items() if value}

@@ -1,7 +1,7 @@
-"""One query's past: its view as it was at any time, and its counters then. Pure.
+"""The history of one query: its view and its counters at any past time. Pure.
 
-The view has what stored events tell: runs and their ends, reports, rests. What only polls tell is not in it, and
-the query goes by the name and labels that it has now.
+A past view holds what events record: runs and their ends, reports, idle triggers. It lacks values that only
+polls provide, and has the query's current name and labels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controlplane.metrics.samples import Totals
 from controlplane.model import Agent, ProgressSample, QueryStatus, QueryView, Run, Verdict
 from controlplane.records import RunRow
 
-_ENDINGS = (
+_TERMINAL_STEPS = (
     terminal_status.retired,
     terminal_status.start_failed,
     terminal_status.ended,
@@ -31,9 +31,9 @@ _ENDINGS = (
 
 @dataclass(frozen=True, eq=False)
 class QueryHistory:
-    """What is known of a query. `view`: it is now; all else in the order of time; `rests` by the key of the run.
+    """The stored history of a query. `view`: the current one; sequences are in the order of time.
 
-    `length`: reports that a view holds at most.
+    `rests`: times of idle triggers by run key; `length`: the maximum number of reports in a view.
     """
 
     view: QueryView
@@ -57,26 +57,26 @@ class QueryHistory:
         return [at for at, _ in self.changes]
 
     def run(self, t: float) -> RunRow | None:
-        """The newest run that had begun at `t`."""
+        """The newest run that had started by `t`."""
         place = bisect_right(self._starts, t)
         return self.runs[place - 1] if place else None
 
-    def born(self, t: float) -> float:
-        """When the query last began to be what its name stands for."""
+    def named_at(self, t: float) -> float:
+        """When the query last took its name: at the start of its newest run, or at its first event."""
         row, failed = self.run(t), self.view.start_failed_at
         if row is not None:
             return row.run.started_at
         return failed if failed is not None and failed <= t else self.view.first_seen_at
 
     def status(self, t: float) -> QueryStatus | None:
-        """The verdict on record."""
+        """The recorded status at `t`, if any."""
         place = bisect_right(self._changed, t)
         return self.changes[place - 1][1] if place else None
 
     def state(self, t: float) -> tuple[object, ...]:
-        """Equal at two moments between which nothing happened."""
+        """A key that is equal for two times without an event between them."""
         row = self.run(t)
-        ends = row is not None and _over(row, t)
+        ends = row is not None and _has_ended(row, t)
         agent = self._agent(row, t)
         gone = agent is not None and agent.ended_at is not None
         places = bisect_right(self._times, t), bisect_right(self._changed, t)
@@ -103,13 +103,13 @@ class QueryHistory:
         )
 
     def verdict(self, view: QueryView, t: float) -> Verdict:
-        """The one on record; where none is any more, as far as the view tells whether the query ran."""
+        """The recorded verdict; where none is stored any more, one derived from the runs in the view."""
         status = self.status(t)
         if status is not None:
-            return Verdict(status, "as recorded")
-        case = context_at(view, t, DEFAULTS)
-        told = (verdict for step in _ENDINGS if (verdict := step(case)) is not None)
-        return next(told, Verdict(QueryStatus.RUNNING, "nothing else is on record"))
+            return Verdict(status, "As recorded.")
+        context = context_at(view, t, DEFAULTS)
+        found = (verdict for step in _TERMINAL_STEPS if (verdict := step(context)) is not None)
+        return next(found, Verdict(QueryStatus.RUNNING, "No other status is recorded."))
 
     def _agent(self, row: RunRow | None, t: float) -> Agent | None:
         agent = self.agents.get(row.run.agent) if row else None
@@ -125,30 +125,30 @@ def _by(at: float | None, t: float) -> float | None:
     return at if at is not None and at <= t else None
 
 
-def _over(row: RunRow, t: float) -> bool:
-    """Whether it was known to be over. That a run was lost shows only when the next one has begun."""
+def _has_ended(row: RunRow, t: float) -> bool:
+    """Whether the run was known to have ended at `t`. A lost run shows only when the next one has started."""
     return row.run.ended_at is not None and row.run.ended_at <= t and row.ended_by not in INFERRED
 
 
 def _run_at(row: RunRow, t: float) -> Run:
-    if _over(row, t):
+    if _has_ended(row, t):
         return row.run
     return replace(row.run, ended_at=None, end=None, failure_text=None, error_class=None)
 
 
 def holders_of_name(histories: Sequence[QueryHistory], t: float) -> set[str]:
-    """Of queries of one name, those that went by it at `t`: the one born last, and what ran beside it."""
-    known = [one for one in histories if one.at(t) is not None]
-    newest = max(known, key=lambda one: (one.born(t), one.view.query_id), default=None)
-    return {one.view.query_id for one in known if one is newest or _beside(one, newest, t)}
+    """Of queries with one name, those that held it at `t`: the newest, and those running beside it."""
+    known = [history for history in histories if history.at(t) is not None]
+    newest = max(known, key=lambda history: (history.named_at(t), history.view.query_id), default=None)
+    return {h.view.query_id for h in known if h is newest or _beside(h, newest, t)}
 
 
-def _beside(one: QueryHistory, newest: QueryHistory | None, t: float) -> bool:
-    """Whether one driver ran both at that time."""
-    mine, other = one.run(t), newest.run(t) if newest else None
+def _beside(history: QueryHistory, newest: QueryHistory | None, t: float) -> bool:
+    """Whether one driver ran both at `t`."""
+    mine, other = history.run(t), newest.run(t) if newest else None
     if mine is None or other is None or mine.run.agent != other.run.agent:
         return False
-    return not _over(mine, t)
+    return not _has_ended(mine, t)
 
 
 # -- counters --------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _beside(one: QueryHistory, newest: QueryHistory | None, t: float) -> bool:
 
 @dataclass(frozen=True)
 class CounterIncrease:
-    """What counters rose by at a moment."""
+    """Amounts by which counters rose at a time."""
 
     at: float
     amounts: Mapping[str, float]
@@ -168,7 +168,7 @@ def counter_increases(
     batches_at: Iterable[float],
     failed_starts: Iterable[tuple[float, str]],
 ) -> list[CounterIncrease]:
-    """What was counted after `after`, oldest first.
+    """The counter increases after `after`, oldest first.
 
     `batches_at`: times of batches whose reports were not read; `failed_starts`: time and kind of each.
     """
@@ -182,29 +182,33 @@ def counter_increases(
         run, failed = row.run, failure_kind(row)
         found.append(CounterIncrease(run.started_at, {"starts": 1}))
         if run.ended_at is not None and failed is not None:
-            # That a run was lost is known once the next one has begun.
+            # A run is known to be lost once the next one has started.
             at = later.run.started_at if later and row.ended_by == "lost" else run.ended_at
             found.append(CounterIncrease(at, {f"failures|{failed}": 1}))
-    return sorted((one for one in found if one.at > after), key=lambda one: one.at)
+    return sorted((item for item in found if item.at > after), key=lambda item: item.at)
 
 
-#: Counters that no batch adds to.
+#: Counters that batches do not increase.
 ONCE = ("starts", "failures")
 
 
 class CounterReplay:
-    """Counters at a time that goes forward: the totals of now less what came after. `place`: additions so far."""
+    """Counters at increasing times: the current totals minus later increases.
+
+    `place`: increases applied so far.
+    """
 
     def __init__(self, totals: Totals, later: Sequence[CounterIncrease]):
         self._later, self.place = later, 0
         self._totals = dict(totals)
-        for one in later:
-            self._add(one, -1)
-        # A 0 of before the first addition known may stand for "never counted"; most counters begin together.
+        for increase in later:
+            self._add(increase, -1)
+        # A 0 before the first known increase may mean "never counted"; most counters start together.
         counting = self._totals.get("batches", 0) > 0
         self._begun = {n for n, v in self._totals.items() if v > 0 or (counting and not n.startswith(ONCE))}
 
     def go_to(self, t: float) -> None:
+        """Advance to time `t`."""
         while self.place < len(self._later) and self._later[self.place].at <= t:
             self._add(self._later[self.place], 1)
             self._begun.update(self._later[self.place].amounts)
@@ -212,9 +216,10 @@ class CounterReplay:
 
     @property
     def totals(self) -> Totals:
+        """The counters at the current time, by name."""
         return {name: value for name, value in self._totals.items() if name in self._begun}
 
-    def _add(self, one: CounterIncrease, sign: int) -> None:
-        for name, amount in one.amounts.items():
+    def _add(self, increase: CounterIncrease, sign: int) -> None:
+        for name, amount in increase.amounts.items():
             if name in self._totals:
                 self._totals[name] += sign * amount

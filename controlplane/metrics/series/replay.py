@@ -1,7 +1,7 @@
-"""The series of any time, made from stored events with the functions that make those of now.
+"""Replay series of any past time from stored events, with the functions that compute current samples.
 
-For what the grid does not hold, and to fill the grid after a start. Figures that only polls and heartbeats tell
-(`NOT_REPLAYABLE`), and those of this server, are not told of the past.
+Used for times that the grid does not hold, and to fill the grid after a start. Metrics that come only from
+polls and heartbeats (`NOT_REPLAYABLE`), and those of this server, cannot be replayed.
 """
 
 from __future__ import annotations
@@ -42,23 +42,24 @@ NOT_REPLAYABLE = frozenset(
         *(m.name for m in (*AGENT, *BASELINE)),
     ]
 )
-#: What changes with the time that passes, though nothing happens.
+#: Metrics that change with time alone, without an event.
 TIME_DEPENDENT = frozenset({PREFIX + "source_lag_seconds"})
-#: Queries times slots of one request, more of what needs no reports and fewer of what needs many; and reports that
-#: it reads from the store. Up to five seconds each.
+#: Limits of one request, up to five seconds each: queries × slots (more for metrics that need no reports,
+#: fewer for those that need many), and reports read from the store.
 MAX_POINTS = 50_000
 LIFECYCLE_FACTOR, DEEP_FACTOR = 4.0, 0.3
 MAX_REPORTS = 25_000
-#: Slots that are filled at a time, the newest first.
+#: Slots filled at a time, newest first.
 FILL_CHUNK_SLOTS = 20
-#: Reports from before the stretch that filling reads: lag by time is then seen a little less far back.
+#: Reports before the range that filling reads; fewer than a window, so time lag reaches back less.
 FILL_REPORTS_BEFORE = 10
 
 
 class SeriesReplay:
-    """A SeriesSource over the store. `clock`: Unix seconds; `step`: of the grid.
+    """A SeriesSource over the store. `clock`: Unix seconds; `step`: seconds between slots of the grid.
 
-    `earlier`: where reports are that the store has no more; `coarse`: with few reports a step, for long steps.
+    `earlier`: the archive of reports that the store has deleted; `coarse`: read few reports per step, for
+    long steps.
     """
 
     def __init__(
@@ -75,27 +76,31 @@ class SeriesReplay:
 
     @property
     def step(self) -> float:
+        """Seconds between two slots."""
         return self._step
 
     def over(self, earlier: ArchivedHistory | None, coarse: float | None = None) -> SeriesReplay:
-        """The same over the store and what it has forgotten; `coarse`: on a grid of so many seconds."""
+        """The same over the store and an archive;
+
+        `coarse`: with this step in seconds and few reports per step.
+        """
         step = coarse or self._step
         return SeriesReplay(self._reading, self._window, self._clock, step, earlier, coarse is not None)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
-        """As the grid would have it. Unanswerable where no metric is named, TooCostly where it is too much."""
+        """Series as on the grid. Unanswerable if no metric is named, TooCostly beyond the limits."""
         name = exact_name(matchers)
         if name is None:
-            raise OperationError("the past is read from the store: name the metric, as in NAME{…}")
+            raise OperationError("a query over stored history must name the metric, as in NAME{…}")
         views = [view for view in self._window.views() if replayable(name) and may_match(matchers, view)]
-        # One slot before the first: it tells whether a series ended in the first.
+        # One slot before the first shows whether a series ended in the first.
         first = max(_slot(start, self._step), self._beginning(views))
         slots = range(first, _slot(min(end, self._clock()), self._step) + 1)
         if not views or not slots:
             return []
         if len(slots) * len(views) > MAX_POINTS * _share(name):
             raise LimitExceeded(
-                f"{len(views)} queries at {len(slots)} moments each are too much: {NARROW_HINT}"
+                f"{len(views)} queries at {len(slots)} times each are too many: {NARROW_HINT}"
             )
         query_ids = [view.query_id for view in views]
         tracks = self._tracks(frozenset({name}), query_ids, slots, earlier=self._earlier)
@@ -106,14 +111,14 @@ class SeriesReplay:
         return [series for series in found if matches(matchers, series.labels)]
 
     def _beginning(self, views: Sequence[QueryView]) -> int:
-        """The slot before the first in which anything was known of these queries."""
+        """The slot before the first event of these queries."""
         began = (min(view.first_seen_at, view.start_failed_at or math.inf) for view in views)
         return _slot(min(began, default=0.0), self._step)
 
     def fill(self, grid: Grid, now: float, seconds: float) -> tuple[int, int]:
-        """Fill slots of the grid that nobody sampled, the newest first, for at most about so many seconds.
+        """Fill the unsampled slots of the grid, newest first, for about `seconds` at most.
 
-        How many were filled, of how many.
+        Returns the number of slots filled and the number that were missing.
         """
         deadline = time.monotonic() + seconds
         names = frozenset(filter(replayable, grid.names))
@@ -125,7 +130,7 @@ class SeriesReplay:
             slots = range(chunk[-1], chunk[0] + 1)
             tracks = self._tracks(names, query_ids, slots, sys.maxsize, FILL_REPORTS_BEFORE, None)
             for slot in chunk:
-                grid.put(slot * self._step, tracks.told(slot - slots[0]), grid.missing(slot) & names)
+                grid.put(slot * self._step, tracks.samples(slot - slots[0]), grid.missing(slot) & names)
             filled += len(chunk)
         return filled, len(missing)
 
@@ -134,38 +139,43 @@ class SeriesReplay:
         names: frozenset[str],
         query_ids: Sequence[str],
         slots: range,
-        most: int | None = None,
+        max_reports: int | None = None,
         before: int | None = None,
         earlier: ArchivedHistory | None = None,
     ) -> _ReplayedRows:
         tracks = _ReplayedRows(len(slots))
         start, end = (slots[0] - 1) * self._step, slots[-1] * self._step
-        most = MAX_REPORTS if most is None else most
+        max_reports = MAX_REPORTS if max_reports is None else max_reports
         with self._reading() as connection:
             every = self._step if self._coarse else None
-            reader = HistoryReader(connection, self._window, names, start, end, most, before, earlier, every)
+            reader = HistoryReader(
+                connection, self._window, names, start, end, max_reports, before, earlier, every
+            )
             for past in reader.pasts(query_ids):
                 self._follow(tracks, past, names, slots)
         return tracks
 
     def _follow(self, tracks: _ReplayedRows, past: QueryPast, names: frozenset[str], slots: range) -> None:
-        """Every slot of one query. What only events change is looked at again after one."""
+        """Compute every slot of one query.
+
+        Metrics that only events change are computed again only after an event.
+        """
         counters = CounterReplay(past.totals, past.later)
         before: object = None
         for place, slot in enumerate(slots):
             t = slot * self._step
             counters.go_to(t)
             view, state = past.history.at(t), (counters.place, *past.history.state(t))
-            gone = view is None or not past.bears(t)
-            asked = names & TIME_DEPENDENT if state == before and not gone else names
+            gone = view is None or not past.holds_name(t)
+            needed = names & TIME_DEPENDENT if state == before and not gone else names
             before = None if gone else state
-            if asked != names:
-                tracks.carry(past.history.view.query_id, place, asked)
-            if view is None or gone or not asked:
+            if needed != names:
+                tracks.carry(past.history.view.query_id, place, needed)
+            if view is None or gone or not needed:
                 continue
             verdict = past.history.verdict(view, t)
-            for reading in query_samples(view, verdict, t, counters.totals, asked):
-                tracks.add(view.query_id, place, (reading.metric.name, reading.labels, float(reading.value)))
+            for sample in query_samples(view, verdict, t, counters.totals, needed):
+                tracks.add(view.query_id, place, (sample.metric.name, sample.labels, float(sample.value)))
 
 
 def _slot(at: float, step: float) -> int:
@@ -177,19 +187,19 @@ def _share(name: str) -> float:
 
 
 def replayable(name: str) -> bool:
-    """Whether stored events tell this metric."""
+    """Whether this metric can be computed from stored events."""
     return name.startswith(PREFIX) and name not in NOT_REPLAYABLE
 
 
 def may_match(matchers: Sequence[Matcher], view: QueryView) -> bool:
-    """False where the labels that every series of the query has rule it out."""
+    """Whether series of this query can match; False if the labels common to all of them do not."""
     labels = query_labels(view)
     return all(matcher.matches(labels) for matcher in matchers if matcher.name in labels)
 
 
 @dataclass
 class _MetricRows:
-    """The series of one metric: their labels, and their values at each place."""
+    """The series of one metric: their labels, and a value for each slot of the range."""
 
     places: int
     labels: list[Labels] = field(default_factory=list)
@@ -197,9 +207,11 @@ class _MetricRows:
 
     @property
     def values(self) -> Floats:
+        """Values of the shape (series, slots)."""
         return np.array(self.rows).reshape(len(self.rows), self.places)
 
     def append(self, labels: Labels) -> Floats:
+        """Add a series without samples and return its row."""
         row = np.full(self.places, np.nan)
         self.labels.append(labels)
         self.rows.append(row)
@@ -207,15 +219,16 @@ class _MetricRows:
 
 
 class _ReplayedRows:
-    """Series that come in query by query, by metric."""
+    """The rows of all metrics, filled query by query."""
 
     def __init__(self, places: int):
         self._places = places
         self.of: dict[str, _MetricRows] = {}
         self._rows: dict[str, dict[tuple[str, frozenset[tuple[str, str]]], Floats]] = {}
 
-    def add(self, query_id: str, place: int, told: NamedSample) -> None:
-        name, labels, value = told
+    def add(self, query_id: str, place: int, sample: NamedSample) -> None:
+        """Store one sample of a query in slot `place` of the range."""
+        name, labels, value = sample
         rows = self._rows.setdefault(query_id, {})
         key = name, frozenset(labels.items())
         row = rows.get(key)
@@ -224,12 +237,13 @@ class _ReplayedRows:
         row[place] = value
 
     def carry(self, query_id: str, place: int, but: frozenset[str]) -> None:
-        """A query's values are those of the place before, but for these metrics."""
+        """Copy a query's values from the slot before, except those of the metrics `but`."""
         for (name, _), row in self._rows.get(query_id, {}).items():
             if name not in but:
                 row[place] = row[place - 1]
 
-    def told(self, place: int) -> Iterator[NamedSample]:
+    def samples(self, place: int) -> Iterator[NamedSample]:
+        """All samples in slot `place` of the range."""
         for name, track in self.of.items():
             for labels, row in zip(track.labels, track.rows, strict=True):
                 if not math.isnan(row[place]):

@@ -1,4 +1,4 @@
-"""Every reading of this server at a moment: the one function behind `/metrics` and the grid. Pure."""
+"""All samples of this server at one time: the function behind `/metrics` and the grid. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from controlplane.metrics.samples import MetricSample, Totals, Wanted, agent_sam
 from controlplane.model import Agent, QueryStatus, QueryView, Verdict
 from listeners.protocol.catalogue import BY_NAME, PREFIX
 
-UNJUDGED = Verdict(QueryStatus.STARTING, "not judged yet")
+UNJUDGED = Verdict(QueryStatus.STARTING, "Starting: no verdict yet.")
 
 
 @dataclass(frozen=True)
 class ServerMetrics:
-    """Figures of this server itself; totals since its start, seconds of the last commit."""
+    """Metrics of the server itself: totals since its start, seconds of the last commit."""
 
     events_stored: int = 0
     events_duplicate: int = 0
@@ -41,42 +41,42 @@ def all_samples(
     agents: Iterable[Agent],
     totals_of: Callable[[str], Totals],
     heartbeat_of: Callable[[str], Mapping[str, Any]],
-    own: ServerMetrics,
+    server: ServerMetrics,
     now: float,
     wanted: Wanted = None,
 ) -> Iterator[MetricSample]:
-    """All that is known at `now` (Unix seconds): of queries, of agents that have not ended, of ourselves.
+    """All samples at `now` (Unix seconds): of queries, of agents that have not ended, of the server.
 
     `totals_of`: a query's counters by its id (`Window.totals`); `heartbeat_of`: the data of an agent's last
-    heartbeat by its id. `wanted`: only metrics of these names.
+    heartbeat by its id. `wanted`: the names of the metrics to compute, None for all.
     """
     if wanted is None or any(name.startswith(PREFIX) for name in wanted):
         for view in views:
             verdict = verdicts.get(view.query_id, UNJUDGED)
             yield from query_samples(view, verdict, now, totals_of(view.query_id), wanted)
     statuses = Counter(verdicts[view.query_id].status for view in views if view.query_id in verdicts)
-    for reading in (*agent_samples(agents, heartbeat_of), *_own_readings(own, statuses)):
-        if wanted is None or reading.metric.name in wanted:
-            yield reading
+    for sample in (*agent_samples(agents, heartbeat_of), *_server_samples(server, statuses)):
+        if wanted is None or sample.metric.name in wanted:
+            yield sample
 
 
-def _own_readings(own: ServerMetrics, statuses: Mapping[QueryStatus, int]) -> Iterator[MetricSample]:
+def _server_samples(server: ServerMetrics, statuses: Mapping[QueryStatus, int]) -> Iterator[MetricSample]:
     figures = {
-        "events_stored_total": own.events_stored,
-        "events_duplicate_total": own.events_duplicate,
-        "events_rejected_total": own.events_rejected,
-        "store_commit_seconds": own.commit_seconds,
-        "open_actions": own.open_actions,
-        "agents": own.agents,
-        "rule_evaluations_total": own.rule_evaluations,
-        "rule_evaluation_failures_total": own.rule_evaluation_failures,
-        "notifications_sent_total": own.notifications_sent,
-        "notifications_failed_total": own.notifications_failed,
-        "series": own.series,
-        "series_refused_total": own.series_refused,
-        "scrape_seconds": own.scrape_seconds,
-        "lake_events_lost_total": own.lake_events_lost,
-        "lake_verified_timestamp_seconds": own.lake_verified_at,
+        "events_stored_total": server.events_stored,
+        "events_duplicate_total": server.events_duplicate,
+        "events_rejected_total": server.events_rejected,
+        "store_commit_seconds": server.commit_seconds,
+        "open_actions": server.open_actions,
+        "agents": server.agents,
+        "rule_evaluations_total": server.rule_evaluations,
+        "rule_evaluation_failures_total": server.rule_evaluation_failures,
+        "notifications_sent_total": server.notifications_sent,
+        "notifications_failed_total": server.notifications_failed,
+        "series": server.series,
+        "series_refused_total": server.series_refused,
+        "scrape_seconds": server.scrape_seconds,
+        "lake_events_lost_total": server.lake_events_lost,
+        "lake_verified_timestamp_seconds": server.lake_verified_at,
     }
     for name, value in figures.items():
         if value is not None:

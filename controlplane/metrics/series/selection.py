@@ -1,6 +1,6 @@
-"""Which metrics rules read, and how far back: what the grid has to keep. Pure.
+"""Which metrics the rules read, and for how long the grid must keep them. Pure.
 
-Called when rule files were read; the log names rules that read more than is ever kept.
+Called after rule files were loaded; the log names rules that read more than the grid keeps.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from alerts.promql.series import METRIC_NAME
 from alerts.promql.syntax.nodes import Node, Selector, Shift, Subquery, children
 from alerts.rules.model import Rule, RuleGroup
 
-#: The grid keeps no more than this; of a thousand series that is 90 MB.
+#: The longest time that the grid keeps; a thousand series then take 90 MB.
 MAX_KEPT_SECONDS = 2 * 86400.0
 
 
 class MetricRetention(NamedTuple):
-    """`seconds` to keep by metric name; `beyond`: rules that read what the grid never holds whole.
+    """`seconds` to keep by metric name; `beyond`: rules that the grid cannot serve completely.
 
-    Those have a selector that names no metric, an absolute time, or a reach of more than LONGEST.
+    These have a selector without a metric name, an absolute time, or a range of more than MAX_KEPT_SECONDS.
     """
 
     seconds: dict[str, float]
@@ -28,7 +28,10 @@ class MetricRetention(NamedTuple):
 
 
 def retention_for(groups: Iterable[RuleGroup], step: float) -> MetricRetention:
-    """What these groups read. `step`: of the grid, in seconds; one is added to every reach."""
+    """The retention that these groups need.
+
+    `step`: of the grid, in seconds; one step is added to every range.
+    """
     seconds: dict[str, float] = {}
     beyond: list[Rule] = []
     for group in groups:
@@ -43,7 +46,7 @@ def retention_for(groups: Iterable[RuleGroup], step: float) -> MetricRetention:
 
 
 def _reaches(node: Node, back: float) -> Iterator[tuple[str | None, float]]:
-    """Name (None: not told) and seconds back of every selector below a node that is evaluated `back` ago."""
+    """The name (or None) and range in seconds of every selector below a node evaluated `back` seconds ago."""
     if isinstance(node, Selector | Subquery):
         if isinstance(node.shift.at, float):
             yield None, 0.0

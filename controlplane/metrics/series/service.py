@@ -1,6 +1,7 @@
-"""The series of this server, as rules and the query API read them: the grid, and beyond it stored events.
+"""The server's own series, as rules and the query API read them: the grid, and stored events for older times.
 
-`scrape` runs once a step on one thread; sources may be asked for and read on any. Made by `controlplane.app`.
+`scrape` runs once a step on one thread; sources may be created and read on any thread. Built by
+`controlplane.app`.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from controlplane.metrics.series.sources import GridWithHistory, LiveSource
 
 log = logging.getLogger(__name__)
 SNAPSHOT = "series.npz"
-#: Seconds that filling the grid may take before the rules begin.
+#: Time limit for filling the grid before the rules start.
 FILL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class GridStats:
-    """How much the grid holds. `refused`: series of the last scrape that were too many; `seconds`: it took."""
+    """The size of the grid. `refused`: series refused by the limit; `seconds`: duration of the last scrape."""
 
     series: int = 0
     bytes: int = 0
@@ -45,10 +46,10 @@ class GridStats:
 
 
 class SeriesService:
-    """What the plane holds. Times are Unix seconds.
+    """Creates the series sources of the server. Times are Unix seconds.
 
-    `beyond`: makes of the replay, the time and a list for notes the source of what the store tells and what it has
-    forgotten.
+    `beyond`: builds, from the replay, the time and a list for notes, the source over the store and the
+    archive.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class SeriesService:
         reading: Callable[[], AbstractContextManager[Connection]],
         data_dir: Path,
         step: float = STEP_SECONDS,
-        most_series: int = MAX_SERIES,
+        max_series: int = MAX_SERIES,
         beyond: Callable[[SeriesReplay, float, list[str]], SeriesSource] | None = None,
         baselines: BaselineStore | None = None,
     ):
@@ -69,66 +70,72 @@ class SeriesService:
         self._window, self._verdicts, self._clock = window, verdicts, clock
         self._own_figures, self._file = own_figures, data_dir / SNAPSHOT
         self.step = step
-        self.grid = Grid({}, step, most_series)
+        self.grid = Grid({}, step, max_series)
         self.replay = SeriesReplay(reading, window, clock, step)
         self._lock = threading.Lock()
         self._recorded: dict[str, tuple[NamedSample, ...]] = {}
         self._seconds = 0.0
 
     def keep(self, kept: Mapping[str, float]) -> None:
-        """Metric names that rules read, and for how many seconds; what is held of them stays."""
+        """Keep these metrics for this many seconds; samples already held are preserved."""
         self.grid.keep(kept)
 
     def keep_for(self, groups: Sequence[RuleGroup]) -> None:
-        """Keep what these groups of rules read; the log names rules that read more than is ever kept."""
+        """Keep what these rule groups read; the log names rules that read more than the grid keeps."""
         chosen = selection.retention_for(groups, self.step)
         for rule in chosen.beyond:
-            log.warning("the rule %s reads more than the server keeps at hand: %s", rule.name, rule.expr)
+            log.warning(
+                "rule %s reads more history than the server keeps in memory: %s", rule.name, rule.expr
+            )
         self.keep(chosen.seconds)
 
     # -- writing ---------------------------------------------------------------------------------
 
     def scrape(self, at: float) -> None:
-        """Put one slot into the grid: what is known now, as of `at`, a multiple of the step."""
+        """Store the current samples in the grid, in the slot of `at`, a multiple of the step."""
         began = time.perf_counter()
-        self.grid.put(at, self._told(max(at, self._clock()), self.grid.names))
+        self.grid.put(at, self._samples(max(at, self._clock()), self.grid.names))
         self._seconds = time.perf_counter() - began
 
     def record(self, group_key: str, series: Sequence[Series]) -> None:
-        """What a group of rules recorded: every scrape holds it until the group's next evaluation."""
-        told = tuple(_as_told(one) for one in series if len(one.values))
+        """Store the series recorded by a rule group; every scrape includes them until its next evaluation."""
+        samples = tuple(_last_sample(item) for item in series if len(item.values))
         with self._lock:
-            self._recorded[group_key] = told
+            self._recorded[group_key] = samples
 
     def forget(self, group_key: str) -> None:
-        """The group is gone, and so are its series."""
+        """Remove the series of a group that no longer exists."""
         with self._lock:
             self._recorded.pop(group_key, None)
 
     # -- reading ---------------------------------------------------------------------------------
 
     def live(self, now: float) -> list[NamedSample]:
-        """Everything that a scrape at `now` would hold, of all metrics."""
-        return list(self._told(now, None))
+        """All samples that a scrape at `now` would hold."""
+        return list(self._samples(now, None))
 
     def source(self, now: float, notes: list[str] | None = None) -> SeriesSource:
-        """For the query API: any metric, at `now` and at any time before. `notes` takes what is to be said of it."""
-        told: list[str] = [] if notes is None else notes
-        before = self.replay if self._beyond is None else self._beyond(self.replay, now, told)
-        usual = BaselineSeries(before, self._baselines, self._window.fleet, self.step, now)
-        past = GridWithHistory(self.grid, usual, now)
-        return LiveSource(past, now, lambda wanted: self._told(now, wanted))
+        """The source of the query API: any metric at any time up to `now`.
+
+        `notes` collects remarks for the client.
+        """
+        remarks: list[str] = [] if notes is None else notes
+        before = self.replay if self._beyond is None else self._beyond(self.replay, now, remarks)
+        with_baselines = BaselineSeries(before, self._baselines, self._window.fleet, self.step, now)
+        past = GridWithHistory(self.grid, with_baselines, now)
+        return LiveSource(past, now, lambda wanted: self._samples(now, wanted))
 
     def rules_source(self, now: float, live: bool) -> SeriesSource:
-        """For rules: the grid alone; with `live`, the values at `now` laid over it."""
+        """The source of rules: the grid alone; with `live`, the values at `now` added."""
         if not live:
             return self.grid
-        return LiveSource(self.grid, now, lambda wanted: self._told(now, wanted))
+        return LiveSource(self.grid, now, lambda wanted: self._samples(now, wanted))
 
     def figures(self) -> GridStats:
+        """The size of the grid."""
         return GridStats(self.grid.series_count, self.grid.bytes, self.grid.refused, self._seconds)
 
-    def _told(self, now: float, wanted: Wanted) -> Iterator[NamedSample]:
+    def _samples(self, now: float, wanted: Wanted) -> Iterator[NamedSample]:
         views = self._window.fleet()
         found = all_samples(
             views,
@@ -140,32 +147,32 @@ class SeriesService:
             now,
             wanted,
         )
-        for reading in found:
-            yield reading.metric.name, reading.labels, float(reading.value)
-        for reading in self._baselines.readings(views, now, wanted):
-            yield reading.metric.name, reading.labels, reading.value
+        for sample in found:
+            yield sample.metric.name, sample.labels, float(sample.value)
+        for sample in self._baselines.samples(views, now, wanted):
+            yield sample.metric.name, sample.labels, sample.value
         yield from self._latest(wanted)
 
     def _latest(self, wanted: Wanted) -> Iterable[NamedSample]:
         with self._lock:
-            recorded = [told for group in self._recorded.values() for told in group]
-        return (told for told in recorded if wanted is None or told[0] in wanted)
+            recorded = [sample for group in self._recorded.values() for sample in group]
+        return (sample for sample in recorded if wanted is None or sample[0] in wanted)
 
     # -- over a restart --------------------------------------------------------------------------
 
     def load(self) -> None:
-        """After a start, once the rules are known: the grid as it was saved, and what was missed since."""
+        """After a start, once the rules are loaded: load the saved grid and fill what was missed since."""
         now = self._clock()
         saved = snapshot.load(self.grid, self._file, now)
-        log.info("series: saved %s", "never" if saved is None else f"{now - saved:.0f} s ago")
+        log.info("series: last saved %s", "never" if saved is None else f"{now - saved:.0f} s ago")
         self.fill()
 
     def fill(self) -> None:
-        """Make what is kept and nobody sampled from stored events: after a start, and for rules that are new."""
+        """Fill unsampled slots from stored events, after a start and for new rules."""
         began = time.perf_counter()
         filled, missed = self.replay.fill(self.grid, self._clock(), FILL_SECONDS)
         log.info(
-            "series: %d at hand; %d of %d slots were made from events in %.1f s",
+            "series: %d in memory; %d of %d missing slots filled from events in %.1f s",
             self.grid.series_count,
             filled,
             missed,
@@ -173,13 +180,13 @@ class SeriesService:
         )
 
     def save(self) -> None:
-        """Keep the grid for the next start; a disk that does not take it is logged."""
+        """Save the grid for the next start; a failure is logged."""
         try:
             snapshot.save(self.grid, self._file)
         except OSError as error:
-            log.error("the series cannot be saved: %s", error)
+            log.error("cannot save the series; they will be rebuilt from events at the next start: %s", error)
 
 
-def _as_told(series: Series) -> NamedSample:
+def _last_sample(series: Series) -> NamedSample:
     labels = {name: value for name, value in series.labels.items() if name != METRIC_NAME}
     return series.labels[METRIC_NAME], labels, float(series.values[-1])

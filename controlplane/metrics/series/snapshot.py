@@ -1,7 +1,7 @@
-"""The grid in a file, so that rules know the last hours after a restart.
+"""Save and load the grid, so that rules have the last hours after a restart.
 
-A file that cannot be used is as good as none: the grid is filled from stored events instead. Only numbers and
-JSON are in it; reading one never runs code.
+If the file cannot be used, the grid is filled from stored events instead. The file holds only numbers and
+JSON; loading it never runs code.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ FORMAT = 1
 
 
 def save(grid: Grid, path: Path) -> None:
-    """Write the grid to `path`, whole or not at all. OSError where the disk does not take it."""
+    """Write the grid to `path` atomically. Raises OSError."""
     arrays: dict[str, Any] = {}
-    heads = []
+    entries = []
     for number, (name, slots, (labels, ticks, values)) in enumerate(grid.contents()):
-        heads.append({"name": name, "slots": slots, "labels": labels})
+        entries.append({"name": name, "slots": slots, "labels": labels})
         arrays[f"ticks{number}"], arrays[f"values{number}"] = ticks, values
-    head = json.dumps({"format": FORMAT, "step": grid.step, "blocks": heads})
+    head = json.dumps({"format": FORMAT, "step": grid.step, "blocks": entries})
     arrays["head"] = np.frombuffer(head.encode(), np.uint8)
-    beside = path.with_name(path.name + ".new")
-    with beside.open("wb") as file:
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
         np.savez(file, **arrays)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    temporary.replace(path)
 
 
 def load(grid: Grid, path: Path, now: float) -> float | None:
-    """Put into the grid what was saved of the metrics it keeps; the time of the newest slot.
+    """Load the saved samples of the metrics that the grid keeps; returns the time of the newest slot.
 
-    None, and a line in the log, where there is nothing that can be used.
+    Returns None if there is no usable file; the log names the reason.
     """
     if not path.exists():
         return None
     try:
         blocks = list(_blocks(path, grid.step, int(now // grid.step)))
     except Exception as error:
-        # Whatever is wrong with a file that somebody may have cut short or changed: it is of no use.
-        log.warning("the saved series cannot be used, they are made from events anew: %s (%r)", path, error)
+        # The file may be truncated or modified in any way; every error means that it is unusable.
+        log.warning("cannot use the saved series; rebuilding them from events: %s (%r)", path, error)
         return None
     grid.take_over(blocks)
     newest = max((block.newest for block in blocks if len(block.sampled())), default=None)
@@ -62,11 +62,11 @@ def _blocks(path: Path, step: float, last: int) -> Iterator[Block]:
         head = json.loads(bytes(arrays["head"]))
         if (head["format"], head["step"]) != (FORMAT, step):
             raise ValueError(f"format {head['format']}, step {head['step']} s")
-        for number, one in enumerate(head["blocks"]):
+        for number, entry in enumerate(head["blocks"]):
             ticks, values = arrays[f"ticks{number}"], arrays[f"values{number}"]
-            if values.shape != (len(one["labels"]), len(ticks)) or values.dtype != np.float64:
-                raise ValueError(f"{one['name']} has the shape {values.shape}")
-            past = ticks <= last  # a clock that was set back makes no future
-            block = Block(str(one["name"]), int(one["slots"]))
-            block.fill(one["labels"], ticks[past], values[:, past])
+            if values.shape != (len(entry["labels"]), len(ticks)) or values.dtype != np.float64:
+                raise ValueError(f"{entry['name']} has the shape {values.shape}")
+            past = ticks <= last  # drops samples from the future after the clock was set back
+            block = Block(str(entry["name"]), int(entry["slots"]))
+            block.fill(entry["labels"], ticks[past], values[:, past])
             yield block

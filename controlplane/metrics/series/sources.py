@@ -1,4 +1,4 @@
-"""What rules and queries read: the grid, the values of this moment laid over it, the store behind it."""
+"""The sources that rules and queries read: the grid, current values added to it, stored history behind it."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ Wanted = frozenset[str] | None
 
 
 class LiveSource:
-    """A source with the values at `at` added at the end; a series that has none any more is marked as ended.
+    """A source with the values at `at` appended; a series without one ends with a staleness marker.
 
-    `told` gives all values at `at` of the metrics wanted (None: of all); it is asked once for each name, and
-    only by those who look at that moment.
+    `sample` returns all values at `at` of the wanted metrics (None: of all). It is called once for each name,
+    and only by selections that include `at`.
     """
 
-    def __init__(self, source: SeriesSource, at: float, told: Callable[[Wanted], Iterable[NamedSample]]):
+    def __init__(self, source: SeriesSource, at: float, sample: Callable[[Wanted], Iterable[NamedSample]]):
         self._source, self._at = source, at
-        self._told = cache(lambda wanted: [_series(one, at) for one in told(wanted)])
+        self._current = cache(lambda wanted: [_series(item, at) for item in sample(wanted)])
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         held = self._source.select(matchers, start, end)
         if not start < self._at <= end:
             return held
         name = exact_name(matchers)
-        told = self._told(None if name is None else frozenset({name}))
-        now = {_key(one): one for one in told if matches(matchers, one.labels)}
-        past = (_until(one, self._at, now.pop(_key(one), None)) for one in held)
-        return [*(one for one in past if len(one.times)), *now.values()]
+        current = self._current(None if name is None else frozenset({name}))
+        now = {_key(series): series for series in current if matches(matchers, series.labels)}
+        past = (_until(series, self._at, now.pop(_key(series), None)) for series in held)
+        return [*(series for series in past if len(series.times)), *now.values()]
 
 
-def _series(told: NamedSample, at: float) -> Series:
-    name, labels, value = told
+def _series(sample: NamedSample, at: float) -> Series:
+    name, labels, value = sample
     return Series({METRIC_NAME: name, **labels}, np.array([at], float), np.array([value], float))
 
 
 def _until(held: Series, at: float, now: Series | None) -> Series:
-    """What was before `at`, then the value at `at`, or the mark that there is none."""
+    """The samples before `at`, then the value at `at`, or a staleness marker."""
     before = held.times < at
     times, values = held.times[before], held.values[before]
     if now is None and (not len(values) or is_stale(values[-1:])[0]):
@@ -53,10 +53,10 @@ def _until(held: Series, at: float, now: Series | None) -> Series:
 
 
 class GridWithHistory:
-    """The grid, and for what it does not hold the stored events.
+    """The grid, and stored history for times that it does not hold.
 
-    A selector that names no metric finds in the recent past (one look-back) what the grid holds; further back
-    the store is asked, which says that it needs a name.
+    A selector without a metric name reads the grid for the recent past (one look-back); for older times it
+    goes to the stored history, which rejects it because it needs a name.
     """
 
     def __init__(self, grid: Grid, past: SeriesSource, now: float):
@@ -77,15 +77,15 @@ class GridWithHistory:
 
 
 def join_series(past: Iterable[Series], held: Iterable[Series], oldest: float) -> list[Series]:
-    """Series of before `oldest` and from then on, as one where they are the same."""
-    later = {_key(one): _from(one, oldest) for one in held}
+    """Join series before `oldest` with those from then on, by their labels."""
+    later = {_key(series): _from(series, oldest) for series in held}
     found = []
-    for one in past:
-        rest = later.pop(_key(one), None)
+    for series in past:
+        rest = later.pop(_key(series), None)
         goes_on = rest is not None and len(rest.times) and rest.times[0] == oldest
-        before = one if goes_on else _until(one, oldest, None)
+        before = series if goes_on else _until(series, oldest, None)
         found.append(before if rest is None else _end_to_end(before, rest))
-    return [*found, *(one for one in later.values() if len(one.times))]
+    return [*found, *(series for series in later.values() if len(series.times))]
 
 
 def _from(series: Series, oldest: float) -> Series:
@@ -93,13 +93,13 @@ def _from(series: Series, oldest: float) -> Series:
     return Series(series.labels, series.times[since], series.values[since])
 
 
-def _end_to_end(one: Series, other: Series) -> Series:
-    times = np.concatenate([one.times, other.times])
-    return Series(one.labels, times, np.concatenate([one.values, other.values]))
+def _end_to_end(first: Series, second: Series) -> Series:
+    times = np.concatenate([first.times, second.times])
+    return Series(first.labels, times, np.concatenate([first.values, second.values]))
 
 
 def exact_name(matchers: Iterable[Matcher]) -> str | None:
-    """The metric that is asked for; None where it is not named."""
+    """The metric name that the matchers require; None if they name none."""
     named = (matcher.value for matcher in matchers if matcher.name == METRIC_NAME and matcher.operator == "=")
     return next((name for name in named if name), None)
 

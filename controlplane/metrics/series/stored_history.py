@@ -1,7 +1,8 @@
-"""Reads what happened to queries over a stretch of time, as far as the figures that are wanted need it.
+"""Read the history of queries over a range of time, as far as the wanted metrics need it.
 
-Called by `controlplane.metrics.series.replay`. The newest reports are in the window already; only older ones are read
-from the store, for unpacking them is what costs. What the store has forgotten is asked of an archive, if there is one.
+Called by `controlplane.metrics.series.replay`. The newest reports come from the window; only older ones are
+read from the store, because unpacking them is expensive. Reports that the store has deleted come from an
+archive, if there is one.
 """
 
 from __future__ import annotations
@@ -30,65 +31,68 @@ from controlplane.store import history as stored
 from controlplane.store import offload_marks
 from listeners.protocol.catalogue import PREFIX
 
-NARROW_HINT = 'ask for one query, as in NAME{query="…"}, or for a shorter time'
-#: Counters that reports are read for; of batches the times are enough, starts and failures are in the runs.
+NARROW_HINT = 'select one query, as in NAME{query="…"}, or a shorter range'
+#: Counters computed from reports. For batches the times are enough; starts and failures are in the runs.
 _BY_REPORT = frozenset(PREFIX + name for name, _ in COUNTERS.values()) - {
     PREFIX + "batches_total",
-    PREFIX + "batches_unreported_total",  # no report tells of it: of the past its value now is told
+    PREFIX + "batches_unreported_total",  # not in any report: past times show the current value
     PREFIX + "query_starts_total",
     PREFIX + "query_failures_total",
 }
 _BY_TIME = frozenset({PREFIX + "batches_total"})
 _BY_RUN = frozenset({PREFIX + "query_starts_total", PREFIX + "query_failures_total"})
-#: Figures that come from many reports and from rests; of others the last two reports tell.
+#: Metrics computed from many reports and from idle triggers; the others need the last two reports.
 DEEP = frozenset({PREFIX + "source_lag_seconds", PREFIX + "source_catch_up_seconds"})
 
 
-#: A report tells of the time after it until the next one: so long, where the store has forgotten it.
+#: A report describes the time until the next one: at most this long after reports were deleted.
 REPORT_REACH_SECONDS = 86400.0
 
 
 @dataclass(frozen=True)
 class QueryPast:
-    """A query's past, its counters now, and what was added to them since the beginning of the stretch."""
+    """A query's history, its current counters, and their increases since the start of the range."""
 
     history: QueryHistory
     totals: Totals
     later: Sequence[CounterIncrease] = ()
-    #: All that went by its name at some time; itself alone where there is no other.
+    #: All queries that had its name at some time, itself included.
     namesakes: Sequence[QueryHistory] = ()
 
-    def bears(self, t: float) -> bool:
-        """Whether it went by its name at `t`, rather than a query that had taken its place."""
+    def holds_name(self, t: float) -> bool:
+        """Whether it had its name at `t`, rather than another query of that name."""
         return len(self.namesakes) < 2 or self.history.view.query_id in holders_of_name(self.namesakes, t)
 
 
 class ArchivedHistory(Protocol):
-    """Reports and signs of rest of a query that the store has no more; `controlplane.history.archive` has them.
+    """Reports and idle triggers that the store has deleted; implemented by `controlplane.history.archive`.
 
-    Times are Unix seconds, stretches start < t <= end, all in the order of time. May raise LakeError and TooCostly.
+    Times are Unix seconds, ranges are start < t <= end, results are in the order of time. May raise LakeError
+    and TooCostly.
     """
 
-    def count(self, query_ids: Sequence[str], start: float, end: float) -> int: ...
+    def count(self, query_ids: Sequence[str], start: float, end: float) -> int:
+        """The number of reports."""
 
     def reports(self, query_id: str, start: float, end: float, before: int = 0) -> list[ProgressSample]:
-        """And up to `before` earlier ones."""
+        """The reports of the range, and up to `before` earlier ones."""
 
-    def times(self, query_id: str, start: float, end: float) -> list[float]: ...
+    def times(self, query_id: str, start: float, end: float) -> list[float]:
+        """The times of reports."""
 
     def rests(self, query_id: str, start: float, end: float) -> list[tuple[str, float]]:
-        """Run and time."""
+        """Idle triggers: run id and time."""
 
     def failed_starts(self, query_id: str, start: float, end: float) -> list[tuple[float, str | None]]:
-        """Time and text."""
+        """Failed starts: time and exception text."""
 
 
 class HistoryReader:
-    """One question on one connection: the pasts of queries over start < t <= end, for the metrics `names`.
+    """Reads, on one connection, the history of queries over start < t <= end for the metrics `names`.
 
-    `most`: reports of the stretch that may be read, TooCostly beyond; `before`: how many from before it, at most
-    (None: as many as a window holds); `earlier`: where reports are that the store has no more; `every`: two reports
-    of each so many seconds will do.
+    `max_reports`: limit of reports in the range, TooCostly beyond; `before`: limit of reports before the
+    range (None: as many as a window holds); `earlier`: the archive of deleted reports; `every`: read only two
+    reports per this many seconds.
     """
 
     def __init__(
@@ -98,40 +102,53 @@ class HistoryReader:
         names: frozenset[str],
         start: float,
         end: float,
-        most: int,
+        max_reports: int,
         before: int | None = None,
         earlier: ArchivedHistory | None = None,
         every: float | None = None,
     ):
-        self._connection, self._window, self._most = connection, window, most
+        self._connection, self._window, self._max_reports = connection, window, max_reports
         self._earlier, self._every = earlier, every
         self._since: dict[str, float] = {}
         self._names, self._start, self._end = names, start, end
         self._of_batches, self._deep = bool(names - LIFECYCLE_METRICS), bool(names & DEEP)
         least = window.length if self._deep else 2
         self._before = least if before is None else min(before, least)
-        # Batches are counted by their reports where those are read anyway.
+        # Batches are counted from their reports where these are read anyway.
         self._by_report = bool(names & _BY_REPORT) or (self._of_batches and bool(names & _BY_TIME))
-        if self._by_report:  # every one counts
+        if self._by_report:  # every report counts
             self._every = None
 
     def pasts(self, query_ids: Collection[str]) -> list[QueryPast]:
-        families = {one: self._family(one) for one in query_ids}
+        """The history of each query that the store knows."""
+        families = {query_id: self._family(query_id) for query_id in query_ids}
         involved = sorted({member for family in families.values() for member in family})
         keys = {row.query_id: row.key for row in stored.query_rows(self._connection, involved)}
-        chosen = [one for one in involved if one in keys]
+        chosen = [query_id for query_id in involved if query_id in keys]
         if self._earlier is not None:
-            # Nothing that is younger was ever deleted.
+            # Nothing after this time was ever deleted.
             gone = offload_marks.store_complete_since(self._connection)
-            self._since = {one: gone for one in chosen if one in families} if gone else {}
-        self._bound({one: keys[one] for one in chosen if one in families and self._reaches_back(one)})
+            self._since = {query_id: gone for query_id in chosen if query_id in families} if gone else {}
+        self._bound(
+            {
+                query_id: keys[query_id]
+                for query_id in chosen
+                if query_id in families and self._reaches_back(query_id)
+            }
+        )
         runs, changes = self._runs(keys), self._changes(keys)
         found: dict[str, QueryPast] = {}
-        for one in chosen:
-            past = self._past(one, keys[one], runs[one], changes[keys[one]], one in families)
+        for query_id in chosen:
+            past = self._past(
+                query_id, keys[query_id], runs[query_id], changes[keys[query_id]], query_id in families
+            )
             if past is not None:
-                found[one] = past
-        return [self._with_namesakes(found, one, families[one]) for one in families if one in found]
+                found[query_id] = past
+        return [
+            self._with_namesakes(found, query_id, families[query_id])
+            for query_id in families
+            if query_id in found
+        ]
 
     def _family(self, query_id: str) -> list[str]:
         view = self._window.view(query_id)
@@ -140,11 +157,11 @@ class HistoryReader:
     @staticmethod
     def _with_namesakes(found: Mapping[str, QueryPast], query_id: str, family: Iterable[str]) -> QueryPast:
         past = found[query_id]
-        histories = [found[one].history for one in family if one in found]
+        histories = [found[member].history for member in family if member in found]
         return QueryPast(past.history, past.totals, past.later, histories)
 
     def _reaches_back(self, query_id: str) -> bool:
-        """Whether there may be reports of the stretch that are in the store alone."""
+        """Whether the range may have reports that are not in the window."""
         view = self._window.view(query_id)
         return (
             view is not None
@@ -153,9 +170,9 @@ class HistoryReader:
         )
 
     def _lacks(self, query_id: str, since: float) -> float | None:
-        """Up to when the store lacks what happened about `since`; None where it has all that tells of that time.
+        """The time up to which the store lacks events about `since`; None if it has all of them.
 
-        The last reports from before `since` tell of it, too.
+        The last reports before `since` describe that time, too.
         """
         known = self._since.get(query_id)
         return None if known is None or known + REPORT_REACH_SECONDS <= since else known
@@ -166,18 +183,18 @@ class HistoryReader:
         reports = stored.count_reports(
             self._connection, list(keys.values()), self._start, self._last, self._every
         )
-        for one in self._since if self._earlier is not None and not self._every else ():
-            until = self._lacks(one, self._start)
+        for query_id in self._since if self._earlier is not None and not self._every else ():
+            until = self._lacks(query_id, self._start)
             if until is not None and self._earlier is not None:
-                reports += self._earlier.count([one], self._start, min(until, self._last))
-        if reports > self._most:
+                reports += self._earlier.count([query_id], self._start, min(until, self._last))
+        if reports > self._max_reports:
             raise LimitExceeded(
-                f"{reports} reports would have to be read, and {self._most} may be: {NARROW_HINT}"
+                f"the query needs {reports} reports, the limit is {self._max_reports}: {NARROW_HINT}"
             )
 
     @property
     def _last(self) -> float:
-        """Reports are needed up to there: counters are counted back from now."""
+        """The time up to which reports are needed: counters are computed backwards from now."""
         return float("inf") if self._by_report else self._end
 
     def _runs(self, keys: Mapping[str, int]) -> Mapping[str, list[RunRow]]:
@@ -188,7 +205,7 @@ class HistoryReader:
 
     @property
     def _window_end(self) -> float:
-        """Counters are counted back from now; for all else the end is the end."""
+        """The end for runs: infinite for counters, which are computed backwards from now."""
         return float("inf") if self._names & (_BY_REPORT | _BY_TIME | _BY_RUN) else self._end
 
     def _changes(self, keys: Mapping[str, int]) -> Mapping[int, list[tuple[float, QueryStatus]]]:
@@ -206,7 +223,7 @@ class HistoryReader:
         changes: Sequence[tuple[float, QueryStatus]],
         asked: bool,
     ) -> QueryPast | None:
-        """All that is needed; of a query that is `asked` for only as a namesake, its runs."""
+        """The history of a query; of a namesake that is not `asked` for, only its runs."""
         view, totals = self._now(query_id)
         if view is None:
             return None
@@ -223,7 +240,7 @@ class HistoryReader:
         )
 
     def _now(self, query_id: str) -> tuple[QueryView | None, Totals]:
-        """A view and totals that belong together, although the window moves on meanwhile."""
+        """A consistent pair of view and totals, although the window changes meanwhile."""
         view, totals = self._window.view(query_id), self._window.totals(query_id)
         while view is not (again := self._window.view(query_id)):
             view, totals = again, self._window.totals(query_id)
@@ -250,7 +267,7 @@ class HistoryReader:
         return older if until < begin else _merged(older, known)
 
     def _before_all(self, query_id: str, lacks: float | None, before: int) -> list[ProgressSample]:
-        """What the store has no more of the stretch, and up to `before` from before it."""
+        """The archived reports of the range, and up to `before` earlier ones."""
         if lacks is None or self._earlier is None:
             return []
         return self._earlier.reports(query_id, self._start, min(lacks, self._last), before)
@@ -271,13 +288,13 @@ class HistoryReader:
         return {run_key: sorted(times) for run_key, times in rests.items()} if lacks else rests
 
     def _counted_apart(self, query_id: str, key: int) -> tuple[list[float], list[tuple[float, str]]]:
-        """Batches whose reports were not read, and starts that failed."""
+        """The times of batches whose reports were not read, and the failed starts."""
         times: list[float] = []
         lacks = self._lacks(query_id, self._start)
         gone = self._earlier if lacks is not None else None
         if self._names & _BY_TIME and not self._by_report:
             times = [at for _, at in stored.report_times(self._connection, [key], self._start)]
-            # Late reports may be in both; one that is there for longer than the mark says counts once.
+            # Late reports may be in both the store and the archive; they count once.
             times += set(gone.times(query_id, self._start, lacks or 0.0)) - set(times) if gone else set()
         failed: list[tuple[float, str | None]] = []
         if self._names & _BY_RUN:
@@ -296,7 +313,7 @@ def _when(failed: tuple[float, str | None]) -> float:
 
 
 def _merged(older: Sequence[ProgressSample], newer: Sequence[ProgressSample]) -> list[ProgressSample]:
-    """Both in the order of time, each report once."""
+    """Both in the order of time, without duplicates."""
     held = {_identity(report) for report in newer}
     rest = [report for report in older if _identity(report) not in held]
     if rest and newer and rest[-1].at > newer[0].at:
@@ -305,5 +322,5 @@ def _merged(older: Sequence[ProgressSample], newer: Sequence[ProgressSample]) ->
 
 
 def _identity(report: ProgressSample) -> tuple[str, int, int]:
-    """Triggers begin at whole milliseconds."""
+    """The identity of a report; triggers begin at whole milliseconds."""
     return report.run_id, report.batch_id, round(report.trigger_at * 1000)

@@ -107,11 +107,11 @@ def test_readings_are_of_the_hour_and_of_what_is_known() -> None:
     book = BaselineStore()
     book.replace([baseline()])
     monday_5 = datetime(2026, 3, 2, 5, 30, tzinfo=UTC).timestamp()
-    (one,) = book.readings([view("q1"), view("q2", "unknown")], monday_5)
+    (one,) = book.samples([view("q1"), view("q2", "unknown")], monday_5)
     assert one.metric.name == "spark_streaming_baseline_input_rows_per_second" and one.value == 10.0
     assert one.labels == {"team": "a", "app": "shop", "query": "orders", "query_id": "q1", "quantile": "0.5"}
-    assert list(book.readings([view("q1")], monday_5, frozenset({"spark_streaming_batch_id"}))) == []
-    assert list(book.readings([view("q1", retired_at=5.0)], monday_5)) == []
+    assert list(book.samples([view("q1")], monday_5, frozenset({"spark_streaming_batch_id"}))) == []
+    assert list(book.samples([view("q1", retired_at=5.0)], monday_5)) == []
 
 
 def test_a_thousand_queries_take_little_memory() -> None:

@@ -159,7 +159,7 @@ def test_what_is_selected_does_not_change_when_the_grid_does() -> None:
 
 
 def test_series_beyond_the_most_are_refused_and_counted_and_their_neighbours_go_on() -> None:
-    grid = Grid({"x": 60.0, "y": 60.0}, STEP, most_series=3)
+    grid = Grid({"x": 60.0, "y": 60.0}, STEP, max_series=3)
     grid.put(0.0, [("x", {"n": "1"}, 1.0), ("y", {"n": "1"}, 1.0)])
     grid.put(15.0, [("x", {"n": str(n)}, 2.0) for n in (9, 8, 7, 1)] + [("y", {"n": "1"}, 2.0)])
     assert (grid.series_count, grid.refused) == (3, 2)
@@ -168,7 +168,7 @@ def test_series_beyond_the_most_are_refused_and_counted_and_their_neighbours_go_
 
 
 def test_the_place_of_a_series_that_is_long_gone_is_given_to_another() -> None:
-    grid = Grid({"x": 30.0}, STEP, most_series=1)
+    grid = Grid({"x": 30.0}, STEP, max_series=1)
     for slot in range(6):
         grid.put(slot * STEP, [("x", {"n": "new" if slot > 3 else "old"}, float(slot))] if slot != 1 else [])
     assert (grid.series_count, grid.refused) == (1, 2)  # in each of two scrapes
@@ -232,7 +232,7 @@ def test_matchers_choose_by_name_and_by_labels_also_after_new_series_came() -> N
 
 
 def test_a_time_off_the_grid_is_refused() -> None:
-    with pytest.raises(ValueError, match="no multiple of the step"):
+    with pytest.raises(ValueError, match="not a multiple of the step"):
         Grid({"x": 60.0}, STEP).put(7.0, [])
 
 

@@ -124,7 +124,7 @@ def test_figures_that_only_polls_tell_and_names_of_nothing_are_empty(story: Stor
 
 
 def test_a_selector_without_a_name_is_refused_with_words(story: Story) -> None:
-    with pytest.raises(EvaluationError, match="name the metric"):
+    with pytest.raises(EvaluationError, match="must name the metric"):
         evaluate(parse('{app="shop"}'), story.room.replay, BEGIN + 60.0)
 
 
@@ -133,7 +133,7 @@ def test_too_many_moments_are_refused_with_words(story: Story, monkeypatch: pyte
     story.tell(BEGIN + 1, driver.started("q", "r", at=BEGIN + 1))
     story.go_to(BEGIN + 300)
     monkeypatch.setattr(replay, "MAX_POINTS", 10)
-    with pytest.raises(LimitError, match=r"1 queries at 2\d moments .* or for a shorter time"):
+    with pytest.raises(LimitError, match=r"1 queries at 2\d times .* or a shorter range"):
         evaluate(parse("count_over_time(spark_streaming_batch_id[1h])"), story.room.replay, BEGIN + 300.0)
     assert len(story.room.replay.select(named(SOME[0]), BEGIN + 200, BEGIN + 300)) == 1
 
