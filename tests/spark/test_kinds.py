@@ -125,7 +125,7 @@ def test_a_batch_that_outlasts_the_drain_is_cut_and_named(bench):
     slow = bench.files().selectExpr("java_method('java.lang.Thread', 'sleep', cast(30000 AS BIGINT)) AS s")
     query = bench.writer(slow).format("noop").start()
     bench.recorder.wait_for((bench.path / "checkpoint-kind" / "offsets" / "0").exists)
-    told = bench.done("stop", query, drain=True, timeout_seconds=4.0)
+    told = bench.done("stop", query, drain=True, timeout_seconds=20.0)
     assert told["evidence"]["stopped_at"] == "deadline" and told["evidence"]["cut_batch"] == 0
     assert "the drain timed out" in told["reason"]
 
