@@ -1,7 +1,7 @@
-"""Fills in the labels and annotations of alerts: `{{ $labels.query }} is {{ $value | humanizeDuration }} late`.
+"""Expand templates in labels and annotations: `{{ $labels.query }} is {{ $value | humanizeDuration }} late`.
 
-Go's templates as Prometheus uses them (`alerts.templates.syntax`). Evaluation never raises: where it goes
-wrong the text says so, since an alert must be sent all the same. Pure; bounded in steps and length.
+Go templates as Prometheus uses them (`alerts.templates.syntax`). Expansion never raises: an error becomes part of
+the text, since the alert must be sent anyway. Pure; bounded in steps and length.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VARIABLES = ("labels", "value", "externalLabels", "externalURL")
 
 
 def template_errors(text: str) -> tuple[DocumentError, ...]:
-    """What is wrong with a template, by line and column; nothing if it can be used."""
+    """Syntax errors of a template, with line and column; empty if it is valid."""
     try:
         _parsed(text)
     except TemplateError as error:
@@ -40,9 +40,9 @@ def expand(
     external_labels: Labels | None = None,
     external_url: str = "",
 ) -> str:
-    """The text with everything filled in; what cannot be is told as `<error expanding template: …>`.
+    """Expand a template; an error gives `<error expanding template: …>`, as in Prometheus.
 
-    `now` is what a template could ask the time with; no function does yet.
+    `now` is reserved for functions of time; none uses it yet.
     """
     if "{{" not in text:
         return text
@@ -64,7 +64,7 @@ def _parsed(text: str) -> tuple[Piece, ...]:
 
 
 class _Unsupported(Exception):
-    """A function that this engine has not: its action renders as nothing."""
+    """An unsupported function: its action renders as the empty string."""
 
 
 class _Evaluation:
@@ -86,7 +86,7 @@ class _Evaluation:
         for part in self._pieces(pieces, self._root):
             length += len(part)
             if length > MAX_OUTPUT:
-                raise ValueError(f"the text would have more than {MAX_OUTPUT} characters")
+                raise ValueError(f"the text has more than {MAX_OUTPUT} characters")
             text.append(part)
         return "".join(text)
 

@@ -1,6 +1,6 @@
-"""Functions of templates, as Prometheus has them: figures for people, texts, comparisons, printf.
+"""Template functions, as in Prometheus: humanized numbers, strings, comparisons, printf.
 
-Each takes plain values and returns one, or raises ValueError with words for the person on call.
+Each takes plain values and returns one. Raises ValueError with a message for the alert's text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
 
 
 def go_format(value: Any) -> str:
-    """A value as Go prints it."""
+    """Format a value as Go prints it."""
     match value:
         case None:
             return "<no value>"
@@ -53,6 +53,7 @@ def _go_float(value: float) -> str:
 
 
 def number(value: Any) -> float:
+    """Convert to a number. Raises ValueError."""
     if isinstance(value, bool) or value is None:
         raise ValueError(f"{go_format(value)} is not a number")
     try:
@@ -66,6 +67,7 @@ def _short(value: float) -> str:
 
 
 def humanize(value: Any) -> str:
+    """1234567 → `1.235M`: metric prefixes."""
     v = number(value)
     if v == 0 or not math.isfinite(v):
         return _short(v)
@@ -78,6 +80,7 @@ def humanize(value: Any) -> str:
 
 
 def humanize1024(value: Any) -> str:
+    """1048576 → `1Mi`: binary prefixes."""
     v, prefix = number(value), ""
     if abs(v) <= 1 or not math.isfinite(v):
         return _short(v)
@@ -89,6 +92,7 @@ def humanize1024(value: Any) -> str:
 
 
 def humanize_duration(value: Any) -> str:
+    """3725 seconds → `1h 2m 5s`."""
     v = number(value)
     if not math.isfinite(v):
         return _short(v)
@@ -111,10 +115,12 @@ def humanize_duration(value: Any) -> str:
 
 
 def humanize_percentage(value: Any) -> str:
+    """0.1235 → `12.35%`."""
     return f"{_short(number(value) * 100)}%"
 
 
 def humanize_timestamp(value: Any) -> str:
+    """Unix seconds → `2023-11-14 22:13:20 +0000 UTC`."""
     v = number(value)
     if not math.isfinite(v):
         return _short(v)
@@ -127,7 +133,7 @@ def humanize_timestamp(value: Any) -> str:
 
 
 def printf(template: Any, *values: Any) -> str:
-    """Go's fmt.Sprintf; what does not fit is said in the text, as Go does."""
+    """Go's fmt.Sprintf; mismatches appear in the text, as in Go."""
     left = list(values)
 
     def one(found: re.Match[str]) -> str:
@@ -160,7 +166,7 @@ def _formatted(value: Any, verb: str, found: re.Match[str]) -> str:
 
 
 def _verb(value: Any, verb: str, digits: int | None) -> str | None:
-    """None: the verb is not for such a value."""
+    """The formatted value; None where the verb does not apply to its type."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if verb == "v":
         return go_format(value)
@@ -189,7 +195,7 @@ def _go_type(value: Any) -> str:
 
 
 def _print(*values: Any) -> str:
-    """Go's fmt.Sprint: a space between two values that are no texts."""
+    """Go's fmt.Sprint: a space between two operands that are not strings."""
     text = ""
     for number, value in enumerate(values):
         apart = number and not isinstance(value, str) and not isinstance(values[number - 1], str)
@@ -219,6 +225,7 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 
 
 def is_true(value: Any) -> bool:
+    """Go's truth value."""
     return bool(value)
 
 
@@ -282,7 +289,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "pathPrefix": lambda url="": urlsplit(str(url)).path,
 }
 
-#: Functions that Prometheus has and we have not: what calls them renders as nothing.
+#: Prometheus functions that are not supported: their actions render as the empty string.
 UNSUPPORTED = frozenset(
     "query first value label strvalue sortByLabel tableLink graphLink toTime args tmpl html js "
     "slice call now externalURL toDuration since".split()

@@ -1,8 +1,8 @@
-"""Syntax of templates: the part of Go's text/template that rule files use, as a tree.
+"""Template parser: the part of Go's text/template that rule files use.
 
-Taken: text, `{{ pipeline }}` with trim marks and comments, `if`/`else if`/`else`, `with`, `range`,
-variables, fields, calls, parentheses. Refused with a place: `define`, `template`, `block`, `break`,
-`continue`. Bounded in length and depth. `alerts.templates.expansion` evaluates the tree.
+Supported: text, `{{ pipeline }}` with trim markers and comments, `if`/`else if`/`else`, `with`, `range`,
+variables, fields, calls, parentheses. Rejected: `define`, `template`, `block`, `break`, `continue`. Bounded in
+length and depth. `alerts.templates.expansion` evaluates the tree.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ MAX_DEPTH = 40
 
 @dataclass(frozen=True)
 class Literal:
+    """A constant."""
+
     value: str | float | int | bool | None
 
 
@@ -34,6 +36,8 @@ class Path:
 
 @dataclass(frozen=True)
 class TemplateCall:
+    """A call of the function `name`."""
+
     name: str
 
 
@@ -42,7 +46,7 @@ Operand = Literal | Path | TemplateCall
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Commands, each of which gets the result before it as its last argument. `sets`: variables assigned."""
+    """Commands; each gets the previous result as its last argument. `sets`: assigned variables."""
 
     commands: tuple[tuple[Operand, ...], ...]
     sets: tuple[str, ...] = ()
@@ -50,7 +54,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Branch:
-    """`if`, `with` or `range`. `otherwise` is what stands after `else`."""
+    """`if`, `with` or `range`. `otherwise`: the body after `else`."""
 
     keyword: str
     pipeline: Pipeline
@@ -76,6 +80,8 @@ _COMMENT = re.compile(r"\s*/\*.*?\*/\s*?(?:(?<=\s)-)?\}\}", re.DOTALL)
 
 
 class TemplateToken(NamedTuple):
+    """A token of an action; `at` is its offset."""
+
     kind: str
     text: str
     at: int
@@ -116,7 +122,7 @@ class _Parser:
             self.pieces.append(text)
 
     def _action(self, at: int, opened: int) -> tuple[int, bool]:
-        """Reads tokens to the closing braces; where they end, and whether they trim what follows."""
+        """Read tokens up to the closing braces; return their end and whether they trim the following text."""
         if comment := _COMMENT.match(self.text, at):
             return comment.end(), comment[0].endswith("-}}")
         tokens: list[TemplateToken] = []
@@ -130,14 +136,14 @@ class _Parser:
                 tokens.append(TemplateToken(found.lastgroup or "", found[0], at))
                 at = found.end()
             else:
-                at = found.end() - 1  # the last space belongs to the trim mark
+                at = found.end() - 1  # the last space belongs to the trim marker
         self.pieces.append(_Action(tokens, opened))
         return closing.end(), len(closing[0]) == 4
 
     # Control.
 
     def body(self, inside: bool) -> tuple[tuple[Piece, ...], _Action | None]:
-        """Pieces up to the end, or to the `else` or `end` that closes this body."""
+        """Pieces up to the end of the text, or to the `else` or `end` that closes this body."""
         body: list[Piece] = []
         while self.next < len(self.pieces):
             piece = self.pieces[self.next]
@@ -194,7 +200,7 @@ class _Parser:
 
 
 class _PipelineParser:
-    """One pipeline; spaces separate operands, and a field that follows at once belongs to what is before."""
+    """Parser of one pipeline; spaces separate operands, a field without space belongs to its predecessor."""
 
     def __init__(self, parser: _Parser, tokens: list[TemplateToken], at: int):
         self._parser, self._tokens, self._at, self._next = parser, tokens, at, 0
@@ -334,12 +340,12 @@ class _PipelineParser:
 
 
 def _number(text: str) -> float | int:
-    """Go tells whole numbers from others, and so do its verbs (`%d`)."""
+    """Go distinguishes integers from floats, and so do its verbs (`%d`)."""
     return float(text) if any(char in text for char in ".eE") else int(text[:100])
 
 
 def parse(text: str, functions: frozenset[str], variables: Sequence[str]) -> tuple[Piece, ...]:
-    """A template as a tree; TemplateError says what is wrong and where."""
+    """Parse a template. Raises TemplateError with line and column."""
     if len(text) > MAX_LENGTH:
         raise TemplateError(f"a template may have {MAX_LENGTH} characters", 1, 1)
     parser = _Parser(text, functions, variables=list(variables))

@@ -1,7 +1,6 @@
-"""Functions that treat each sample by itself: mathematics, clamping, the calendar.
+"""Functions of single samples: mathematics, clamping, calendar.
 
-`ELEMENTWISE` is the table: name to a function of values (rows, steps) and scalars (one value a step).
-All drop the metric's name.
+`ELEMENTWISE` maps a name to a function of values (rows, steps) and scalars (one per step). All drop the metric name.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def _sign(values: Floats) -> Floats:
 
 
 def _lesser(one: Floats, other: Floats) -> Floats:
-    """As Go has it: minus infinity is less even than NaN, which is less than all else."""
+    """Minimum as in Go: -Inf is less than NaN, which is less than all other values."""
     return np.where((one == -np.inf) | (other == -np.inf), -np.inf, np.minimum(one, other))
 
 
@@ -29,14 +28,14 @@ def _greater(one: Floats, other: Floats) -> Floats:
 
 
 def _rounded(values: Floats, to: Floats | float = 1.0) -> Floats:
-    """To the nearest multiple of `to`; halves go up."""
+    """Round to the nearest multiple of `to`; ties round up."""
     inverse = 1 / np.asarray(to)
     return np.floor(values * inverse + 0.5) / inverse
 
 
 # -- the calendar, UTC; values are Unix seconds ------------------------------------------------------
 
-#: Beyond this (some 30 million years) there is no calendar.
+#: Beyond this (about 30 million years) calendar functions return NaN.
 _MAX_CALENDAR_SECONDS = 1e15
 Moments = NDArray[np.datetime64]
 
@@ -51,7 +50,7 @@ def _calendar(part: Callable[[Moments], Integers]) -> Callable[[Floats], Floats]
 
 
 def _in(moments: Moments, unit: str, within: str) -> Integers:
-    """Which `unit` of its `within` a moment is in, from 0."""
+    """Index (from 0) of the `unit` within its `within`, such as the hour within the day."""
     return (moments.astype(f"M8[{unit}]") - moments.astype(f"M8[{within}]")).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""`histogram_quantile` of classic histograms: series of buckets told apart by the label `le`."""
+"""`histogram_quantile` of classic histograms, whose buckets have the label `le`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`label_replace` and `label_join`: one label made from others."""
+"""`label_replace` and `label_join`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def is_label_name(name: str) -> bool:
+    """Whether a name is a valid label name."""
     return _NAME.fullmatch(name) is not None
 
 
 def label_join(target: str, separator: str, *sources: str) -> Callable[[Labels], Labels]:
-    """Sets `target` to the values of `sources`, `separator` between them."""
+    """Return a function that sets `target` to the values of `sources`, joined by `separator`."""
     for name in (target, *sources):
         if not is_label_name(name):
             raise OperationError(f"invalid label name in label_join(): {name!r}")
@@ -29,7 +30,7 @@ def label_join(target: str, separator: str, *sources: str) -> Callable[[Labels],
 
 
 def label_replace(target: str, template: str, source: str, pattern: str) -> Callable[[Labels], Labels]:
-    """Sets `target` to `template`, with $1 or ${name} from the pattern, where it matches all of `source`."""
+    """Return a function that sets `target` to the expanded `template` where `pattern` matches all of `source`."""
     if not is_label_name(target):
         raise OperationError(f"invalid label name in label_replace(): {target!r}")
     try:
@@ -45,7 +46,7 @@ def label_replace(target: str, template: str, source: str, pattern: str) -> Call
 
 
 def _with(labels: Labels, name: str, value: str) -> Labels:
-    """An empty value is no label."""
+    """The labels with `name` set; an empty value removes it."""
     if len(value) > MAX_LABEL_VALUE:
         raise OperationError(f"a label may have {MAX_LABEL_VALUE} characters, {name} would have {len(value)}")
     others = {key: text for key, text in labels.items() if key != name}

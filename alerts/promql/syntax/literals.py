@@ -1,4 +1,4 @@
-"""What a token of a number, a duration or a string means, by the rules of Prometheus (which are Go's)."""
+"""Values of number, duration and string tokens, by the rules of Prometheus (and Go)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from alerts.promql.syntax.tokens import PromqlToken, TokenKind, error
 
 _UNITS = {"y": 365 * 86400.0, "w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?")
-#: Moments further from 1970 are refused, in seconds; milliseconds then never overflow.
+#: Maximum absolute Unix time; milliseconds then never overflow.
 MAX_TIMESTAMP_SECONDS = 1e13
-#: Go counts nanoseconds in 63 bits.
+#: Go stores nanoseconds in 63 bits.
 _MAX_DURATION_SECONDS = 2**63 / 1e9
 
 _SIMPLE = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92}
@@ -48,7 +48,7 @@ def duration(token: PromqlToken) -> float:
 
 
 def string(token: PromqlToken) -> str:
-    """The text between the quotes, escapes read; between backquotes as it stands."""
+    """The text between the quotes with escapes resolved; between backquotes unchanged."""
     quote, inside = token.text[0], token.text[1:-1]
     if quote == "`":
         return inside

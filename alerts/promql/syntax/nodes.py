@@ -1,6 +1,6 @@
-"""The expression tree. Frozen; every node knows where in the text it begins.
+"""PromQL syntax tree. Immutable; every node knows its place in the text.
 
-Made by the parser, read by the evaluator and by whoever wants to know which series a rule selects.
+Built by the parser, read by the evaluator and by code that needs the selectors of a rule.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from alerts.matching.labels import Matcher
 
 
 class ValueType(Enum):
-    """What an expression evaluates to; the values are Prometheus' words in messages."""
+    """Type of an expression; the values are Prometheus' terms in messages."""
 
     SCALAR = "scalar"
     VECTOR = "instant vector"
@@ -23,14 +23,14 @@ class ValueType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Line and column, from 1."""
+    """Line and column, counted from 1."""
 
     line: int
     column: int
 
 
 class Anchor(Enum):
-    """`@ start()` and `@ end()`: the ends of the range query, or the moment of an instant one."""
+    """`@ start()` and `@ end()`: the ends of a range query, or the time of an instant query."""
 
     START = "start"
     END = "end"
@@ -46,12 +46,16 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Number:
+    """A number literal."""
+
     value: float
     place: Place
 
 
 @dataclass(frozen=True, slots=True)
 class StringLiteral:
+    """A string literal."""
+
     value: str
     place: Place
 
@@ -79,6 +83,8 @@ class Subquery:
 
 @dataclass(frozen=True, slots=True)
 class Call:
+    """A function call."""
+
     function: str
     arguments: tuple[Node, ...]
     place: Place
@@ -98,10 +104,9 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """How two vectors find each other: by these labels (`on`) or by all but these.
+    """Vector matching: by these labels (`on`) or by all others (`ignoring`).
 
-    `group`: "left" or "right" is the side that may have many; None is one to one. `include`: labels that
-    the one side lends to the result.
+    `group`: the "many" side, "left" or "right"; None is one-to-one. `include`: labels copied from the "one" side.
     """
 
     labels: tuple[str, ...] = ()
@@ -112,6 +117,8 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
+    """A binary operation; `as_bool`: the `bool` modifier."""
+
     operator: str
     left: Node
     right: Node
@@ -132,7 +139,7 @@ Node = Number | StringLiteral | Selector | Subquery | Call | Aggregation | Binar
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The expressions right under a node, from left to right."""
+    """The direct subexpressions of a node, from left to right."""
     for field in fields(node):
         value = getattr(node, field.name)
         if isinstance(value, Node):
@@ -142,7 +149,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def selectors(node: Node) -> Iterator[Selector]:
-    """Every selector of an expression: what a rule reads."""
+    """Every selector of an expression."""
     if isinstance(node, Selector):
         yield node
     for child in children(node):

@@ -1,4 +1,4 @@
-"""Every function and aggregation of the language: what it takes and what it gives; operators by kind."""
+"""Signatures of every PromQL function and aggregation; operators by kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SCALAR, _VECTOR, _MATRIX, _STRING = ValueType.SCALAR, ValueType.VECTOR, ValueTy
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`optional`: how many of the last arguments may be left out. `endless`: the last may be repeated."""
+    """Argument and result types. `optional`: number of optional last arguments. `endless`: the last may repeat."""
 
     arguments: tuple[ValueType, ...]
     returns: ValueType = _VECTOR
@@ -53,7 +53,7 @@ FUNCTIONS: dict[str, Signature] = {
     "vector": Signature((_SCALAR,)),
 }
 
-#: Known, but of no use without native histograms.
+#: Functions of native histograms, which are not supported.
 NATIVE_HISTOGRAM_FUNCTIONS = frozenset(
     "histogram_avg histogram_count histogram_fraction histogram_sum".split()
 )
