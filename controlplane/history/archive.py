@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from controlplane.history import progress_samples as reports
+from controlplane.history import progress_samples
 from controlplane.history.lake_cache import LakeCache, RowFilter
 from controlplane.lake.manifest import LakeManifest
 from controlplane.model import ProgressSample
@@ -111,13 +111,13 @@ class Archive:
         tables = [
             self.table(name, columns, days, where)
             for name, columns in (
-                ("progress", reports.PROGRESS_COLUMNS),
-                ("sources", reports.SOURCE_COLUMNS),
-                ("state_operators", reports.OPERATOR_COLUMNS),
+                ("progress", progress_samples.PROGRESS_COLUMNS),
+                ("sources", progress_samples.SOURCE_COLUMNS),
+                ("state_operators", progress_samples.OPERATOR_COLUMNS),
             )
         ]
         order = [("reported_at", "ascending"), ("trigger_at", "ascending"), ("batch_id", "ascending")]
-        return reports.progress_samples(tables[0].sort_by(order), tables[1], tables[2])
+        return progress_samples.progress_samples(tables[0].sort_by(order), tables[1], tables[2])
 
     def rests(self, query_id: str, start: float, end: float) -> list[tuple[str, float]]:
         """Run and time of each idle event with start < t <= end, oldest first."""
@@ -134,7 +134,7 @@ class Archive:
     ) -> list[dict[str, Any]]:
         where = where_queries([query_id]).and_(pc.field("event") == event, event)
         picked = self.table("lifecycle", columns, self._days_overlapping(start, end, "lifecycle"), where)
-        return reports.to_rows(between(picked, "reported_at", start, end).sort_by("reported_at"))
+        return progress_samples.to_rows(between(picked, "reported_at", start, end).sort_by("reported_at"))
 
     def _days_overlapping(self, start: float, end: float, table: str = "progress") -> list[date]:
         """Days that may hold rows reported in the range: a trigger starts before its report, possibly on the

@@ -21,8 +21,7 @@ from controlplane.history.archive import Archive, between, where_queries
 from controlplane.history.federated_series import plan_days
 from controlplane.history.lake_series import BUCKET_SECONDS
 from controlplane.history.model import ProgressPoint, ProgressRequest, ProgressSeries
-from controlplane.history.progress_samples import to_rows
-from controlplane.history.progress_samples import to_seconds as seconds
+from controlplane.history.progress_samples import to_rows, to_seconds
 from controlplane.model import ProgressSample
 from controlplane.store import offload_marks
 from controlplane.store import queries as query_rows
@@ -198,7 +197,7 @@ def _raw_points(
     )
     for row in to_rows(rows):
         at, trigger_at, watermark = (
-            seconds(row.pop(name)) for name in ("reported_at", "trigger_at", "watermark")
+            to_seconds(row.pop(name)) for name in ("reported_at", "trigger_at", "watermark")
         )
         duration = (row.pop("duration_ms") or 0) / 1000
         row["input_rows"] = row["input_rows"] or 0

@@ -28,8 +28,7 @@ from controlplane.pipeline.eventlogs.file_reader import HadoopShell, spark_home
 from controlplane.pipeline.eventlogs.import_summary import ImportSummary
 from controlplane.pipeline.eventlogs.listing import fsspec_supports, list_files, scheme_of
 from controlplane.pipeline.eventlogs.reconcile import ImportedRuns, retain_missing_rows
-from controlplane.pipeline.eventlogs.split_reader import LogSplit, SplitResult
-from controlplane.pipeline.eventlogs.split_reader import read_split as read
+from controlplane.pipeline.eventlogs.split_reader import LogSplit, SplitResult, read_split
 from controlplane.pipeline.runtime.session import SparkFailed, error_line
 from controlplane.pipeline.runtime.worker_setup import freeze_loaded_objects
 
@@ -259,7 +258,7 @@ class _ImportRun:
             freeze_loaded_objects()
             for pieces in bundle:
                 for piece in pieces:
-                    results.add([read(piece, held.value)])
+                    results.add([read_split(piece, held.value)])
 
         try:
             self.spark.sparkContext.parallelize(tasks, len(tasks)).foreachPartition(work)

@@ -18,8 +18,7 @@ import pyarrow as pa
 from controlplane.errors import LakeError
 from controlplane.lake.arrays import merge_sorted
 from controlplane.lake.deduplication import drop_stored_rows
-from controlplane.lake.fields import duration_ms, integers, to_micros
-from controlplane.lake.fields import end_micros as ended_at_micros
+from controlplane.lake.fields import duration_ms, end_micros, integers, to_micros
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import LakeManifest, Part
 from controlplane.lake.rows import RAW_TABLES, REPORT_TABLES, LakeRowBuilder, Producer
@@ -229,7 +228,7 @@ class SplitReader:
         if began is not None and event.run_id:
             self.pending_reports.pop(event.run_id, None)
             took = duration_ms(report, integers(report, "durationMs", {}), {})
-            self.last_report_at[event.run_id] = ended_at_micros(began, took) / 1e6
+            self.last_report_at[event.run_id] = end_micros(began, took) / 1e6
         return is_batch
 
     def _end(self, state: ScanState, producer: Producer, header: LogHeader) -> None:

@@ -32,8 +32,7 @@ from controlplane.lake.staging import Staging
 from controlplane.pipeline.ingest import damaged_files, forwarding, landing_zone, partition_writer
 from controlplane.pipeline.ingest.forwarding import Forwarder
 from controlplane.pipeline.ingest.landing_zone import IngestSource
-from controlplane.pipeline.ingest.partition_writer import PartitionResult
-from controlplane.pipeline.ingest.partition_writer import rejected_text as kept
+from controlplane.pipeline.ingest.partition_writer import PartitionResult, rejected_text
 from controlplane.pipeline.runtime.session import error_line
 from listeners.delivery.backoff import Backoff
 
@@ -176,7 +175,9 @@ class MicroBatches:
         for why, events in Counter(one.why for one in refused).most_common(MAX_REASONS):
             self._log(f"the server rejected {events} events permanently: {why}")
         if refused:
-            lines = ({"origin": "the server", "error": one.why, "line": kept(one.line)} for one in refused)
+            lines = (
+                {"origin": "the server", "error": one.why, "line": rejected_text(one.line)} for one in refused
+            )
             partition_writer.write_rejected(self._lake.folder, f"{JOB}-{name}-server", lines)
         return len(refused)
 

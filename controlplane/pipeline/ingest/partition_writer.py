@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from controlplane.lake import wire_events as events
+from controlplane.lake import wire_events
 from controlplane.lake.deduplication import drop_stored_rows
 from controlplane.lake.folders import LakeFolder
 from controlplane.lake.lake import Lake
@@ -110,7 +110,7 @@ class _PartitionBuffer:
 
     def _add(self, line: bytes) -> str | None:
         try:
-            events.add_event(self.rows, events.decode_line(line))
+            wire_events.add_event(self.rows, wire_events.decode_line(line))
         except (ValueError, OverflowError, RecursionError) as error:
             return str(error)[:500] or "nested too deeply"
         return None
