@@ -288,7 +288,7 @@ class Lake:
             )
 
     def remove_orphans(self, now: float) -> int:
-        """Remove staged files that nobody writes any more; return the number of staging areas removed."""
+        """Remove staged files without a writer; return the number of staging areas removed."""
         wanted = {
             self._staging_of(f"{JOURNALS}/{n}") for n in self.folder.list_names(JOURNALS) if _is_journal(n)
         }

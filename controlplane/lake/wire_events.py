@@ -27,7 +27,7 @@ _NAMED = frozenset(("id", "runId", "name", "exception", "errorClass", "errorClas
 
 
 def decode_line(line: bytes) -> wire.Event:
-    """Decode one line. WireError says in one sentence what is wrong."""
+    """Decode one line. WireError where it is not a valid event."""
     if len(line) > MAX_INVENTORY_BYTES:
         raise WireError(f"a line may have at most {MAX_LINE_BYTES} bytes, not {len(line)}")
     event = wire.decode_event(line)

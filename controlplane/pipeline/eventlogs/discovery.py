@@ -74,7 +74,7 @@ class EventLog:
 
     @property
     def fingerprint(self) -> list[list[Any]]:
-        """Names, sizes and times of the files; unchanged while nobody writes to the log."""
+        """Names, sizes and times of the files, by which a change is noticed."""
         return [[file.name, file.size, round(file.modified, 3)] for file in self.files]
 
 

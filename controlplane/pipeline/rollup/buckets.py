@@ -66,8 +66,8 @@ def bucket_table(day: int, query_id: str, rows: pa.Table, objective: float) -> p
     """The buckets of all widths: columns of a rollup, with `bucket_at` in microseconds and `width` in
     seconds.
 
-    `day`: days since 1970; `objective`: seconds. Rows of adjacent days tell which runs were up and how fast
-    rows arrived.
+    `day`: days since 1970; `objective`: seconds. Rows of adjacent days show which runs were up and the
+    arrival rate.
     """
     kinds = _int_column(rows, "kind")
     batches = BatchColumns.of(rows.filter(kinds == REPORT), rows.filter(kinds == SOURCE), day * DAY_MICROS)
@@ -130,7 +130,7 @@ class BatchColumns:
 
     @staticmethod
     def of(reports: pa.Table, sources: pa.Table, start: int) -> BatchColumns:
-        """Each report once, from `start` on; earlier reports and sources only tell how fast rows arrived."""
+        """Each report once, from `start` on; earlier reports and sources only provide the arrival rate."""
         keys = np.array([_int_column(reports, name) for name in ("at", "run", "batch_id")])
         tie = [
             _int_column(reports, "source"),

@@ -28,7 +28,7 @@ from controlplane.pipeline.rollup.buckets import (
 )
 
 OBJECTIVE_SECONDS = 300.0
-#: Reports from so long before a day tell how fast rows arrived at its start.
+#: Reports from this long before a day give the arrival rate at its start.
 RATE_WINDOW_MICROS = 3600 * MICROS_PER_SECOND
 EPOCH = date(1970, 1, 1)
 RUN_EVENTS = ("started", "idle", "terminated")
