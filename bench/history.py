@@ -1,10 +1,10 @@
-"""What an import of event logs costs: `controlplane history import` against plain Spark reading the same files as text.
+"""Benchmark `controlplane history import` against plain Spark that reads the same files as text.
 
-The logs are grown from what real queries on this Spark wrote here: once with their real mix of events, once with
-streaming events only. Each copy has ids, times and figures of its own, so that nothing compresses better than it would.
-Both read all bytes in one session, on one core and on two: all its processes are held to these, driver and JVM too.
-The fastest of several tries counts. The lake is measured as it was imported and once it is tidied; the memory of the
-workers over a quarter of the logs and over all.
+The logs are multiplied from what real queries wrote in this run: once with their full mix of events, once
+with streaming events only. Each copy has its own ids, times and figures, so that compression is realistic.
+Both sides read all bytes in one session, on one core and on two; all processes are pinned to these cores,
+driver and JVM included. The fastest of several attempts counts. The lake is measured as imported and after
+compaction; worker memory for a quarter of the logs and for all.
 
     python bench/history.py [--quick]
 """
@@ -44,12 +44,12 @@ from controlplane.pipeline.runtime.session import get_session  # noqa: E402
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 MARK = b"StreamingQueryListener$QueryProgressEvent"
-#: Of the begin and the end of a run too.
+#: Also matches starts and terminations.
 ANY_MARK = b"StreamingQueryListener$Query"
 UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-#: As many as two cores share evenly.
+#: Divides evenly between two cores.
 LOGS = 16
-MOST_CORES = 2
+MAX_CORES = 2
 ALLOWED = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 RECORDING_SECONDS, QUICK_SECONDS, FULL_SECONDS = 300, 600, 3600
 
@@ -121,19 +121,19 @@ class Growing:
         folder.mkdir()
         self.written = dict.fromkeys(self.written, 0)
         for number in range(logs):
-            name, room = f"local-{1_790_000_000_000 + number}", size // logs
+            name, size_limit = f"local-{1_790_000_000_000 + number}", size // logs
             with (folder / name).open("wb") as file:
-                for line in self.lines(name, room, everything):
+                for line in self.lines(name, size_limit, everything):
                     file.write(line)
         return self.written
 
-    def lines(self, name: str, room: int, everything: bool) -> Iterator[bytes]:
+    def lines(self, name: str, size_limit: int, everything: bool) -> Iterator[bytes]:
         for line in self.head:
             document = json.loads(line)
             if document["Event"] == "SparkListenerApplicationStart":
                 document["App ID"] = name
             yield json.dumps(document, separators=(",", ":")).encode() + b"\n"
-        body, rounds, left = self.body if everything else self.streaming, 0, room
+        body, rounds, left = self.body if everything else self.streaming, 0, size_limit
         ids: dict[bytes, bytes] = {}
         while left > 0:
             for line in body:
@@ -265,7 +265,7 @@ def measured(folders: dict[str, Path], warm: Path, lake: Path, cores: int, tries
                 key = f"{kind}_{name}_{cores}_seconds"
                 figures[key] = min(took, figures.get(key, took))
                 print(f"{key} {took:.2f}", file=sys.stderr, flush=True)
-        if cores == MOST_CORES:
+        if cores == MAX_CORES:
             figures |= {f"{kind}_{name}": value for name, value in weighed(spark, folder, lake).items()}
     spark.stop()
     return figures
@@ -336,7 +336,7 @@ def main() -> None:
         for kind, folder in folders.items():
             written = growing.grow(folder, size, everything=kind == "mixed", logs=logs)
             figures |= {f"{kind}_{name}": value for name, value in written.items()}
-        for cores in (1, MOST_CORES):
+        for cores in (1, MAX_CORES):
             figures |= measured(folders, root / "warm", root / "lake", cores, tries)
     for kind in folders:
         for lake in ("lake", "tidied_lake"):

@@ -1,7 +1,8 @@
-"""What a rollup costs: a day of 1 000 queries with a batch every 10 s, made here, all widths at once; then again.
+"""Benchmark a rollup: a generated day of 1 000 queries with a batch every 10 s, all widths at once; then
+repeated.
 
-The peer is DuckDB, the whole of the same quantiles over the same files on as many threads, without lag by time,
-life and dropping of duplicates. Both start from files that were written a moment ago.
+The peer is DuckDB, computing the same quantiles over the same files on as many threads, without lag in
+seconds, run activity and deduplication. Both start from files that were just written.
 
     python bench/rollup.py [--quick] [--queries N] [--cores 2]
 """

@@ -26,7 +26,7 @@ def zone(tmp_path: Path) -> str:
         (["ZONE", "--lake", "l", "--checkpoint", "c", "--server", "file:///x"], "--server must be"),
         (["ZONE", "--lake", "l", "--checkpoint", "c", "--option", "x"], "NAME=VALUE"),
         (["ZONE", "--lake", "l", "--checkpoint", "c", "--dedup-window", "1s"], "at least 1m"),
-        (["ZONE", "--lake", "l", "--checkpoint", "c", "--trigger", "often"], "no duration"),
+        (["ZONE", "--lake", "l", "--checkpoint", "c", "--trigger", "often"], "not a valid duration"),
         (["ZONE", "--lake", "l", "--checkpoint", "c", "--max-files", "0"], "max-files"),
     ],
     ids=[
