@@ -83,8 +83,8 @@ def name_of(alert: Alert) -> str:
     return alert.labels.get("alertname", alert.rule)
 
 
-def _acknowledged(one: Acknowledgement | None) -> AcknowledgedBody | None:
-    return AcknowledgedBody(by=one.by, at=rfc3339(one.at), comment=one.comment) if one else None
+def _acknowledged(item: Acknowledgement | None) -> AcknowledgedBody | None:
+    return AcknowledgedBody(by=item.by, at=rfc3339(item.at), comment=item.comment) if item else None
 
 
 def _notified(note: NotificationLogEntry | None) -> NotifiedBody | None:
@@ -260,9 +260,9 @@ def rules_or_mistakes(groups: Sequence[RuleGroup], mistakes: Sequence[DocumentEr
     """The rule groups of a text; BadRequest with all mistakes."""
     if not mistakes:
         return groups
-    told = [{"line": m.line, "column": m.column, "message": m.message} for m in mistakes[:MAX_MISTAKES]]
+    listed = [{"line": m.line, "column": m.column, "message": m.message} for m in mistakes[:MAX_MISTAKES]]
     words = "; ".join(str(mistake) for mistake in mistakes[:3])
-    raise BadRequest(f"rules: {words}", code="bad_rules", detail={"mistakes": told})
+    raise BadRequest(f"rules: {words}", code="bad_rules", detail={"mistakes": listed})
 
 
 # -- replay ----------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def rules_or_mistakes(groups: Sequence[RuleGroup], mistakes: Sequence[DocumentEr
 
 def replay_body(found: RuleReplay, start: float, end: float) -> ReplayBody:
     return ReplayBody(
-        episodes=[_episode(one) for one in found.episodes],
+        episodes=[_episode(item) for item in found.episodes],
         evaluations=found.evaluations,
         errors=[
             ProblemBody(rule=p.rule, error=p.message, first_at=rfc3339(p.first_at), count=p.count)
@@ -282,24 +282,24 @@ def replay_body(found: RuleReplay, start: float, end: float) -> ReplayBody:
     )
 
 
-def _episode(one: Episode) -> EpisodeBody:
-    named: dict[str, Any] = {"name": one.name, "group": one.group, "labels": dict(one.labels)}
+def _episode(item: Episode) -> EpisodeBody:
+    named: dict[str, Any] = {"name": item.name, "group": item.group, "labels": dict(item.labels)}
     return EpisodeBody(
         **named,
-        pending_at=rfc3339(one.pending_at),
-        fired_at=rfc3339(one.fired_at),
-        resolved_at=stamp(one.resolved_at),
-        value=finite(one.value),
+        pending_at=rfc3339(item.pending_at),
+        fired_at=rfc3339(item.fired_at),
+        resolved_at=stamp(item.resolved_at),
+        value=finite(item.value),
     )
 
 
 def _notes(found: RuleReplay, end: float) -> list[str]:
-    told = [_coarser(pace) for pace in found.paces if pace.is_coarser]
+    notes = [_coarser(pace) for pace in found.paces if pace.is_coarser]
     if found.until < end:
-        told.append(f"the replay reached its time limit at {rfc3339(found.until)}; choose a shorter range")
+        notes.append(f"the replay reached its time limit at {rfc3339(found.until)}; choose a shorter range")
     if found.left_out:
-        told.append(f"{found.left_out} further alerts are not listed")
-    return told
+        notes.append(f"{found.left_out} further alerts are not listed")
+    return notes
 
 
 def _coarser(pace: Pace) -> str:

@@ -1,7 +1,7 @@
 """Alerts, silences and the configuration in the format of Alertmanager's API v2. Pure.
 
-The shapes are those of `api/v2/openapi.yaml` of prometheus/alertmanager; amtool and karma read them. Our
-pending alerts are not shown: Alertmanager hears of an alert when it fires.
+The format is that of `api/v2/openapi.yaml` of prometheus/alertmanager, which amtool and karma read. Pending alerts are
+not shown, as Alertmanager receives an alert only when it fires.
 """
 
 from __future__ import annotations
@@ -105,15 +105,15 @@ def alerts(views: Iterable[AlertView], asked: Filter, page_url: str, now: float)
 
 
 def alert(view: AlertView, page_url: str, now: float) -> Json:
-    one = view.alert
+    item = view.alert
     return {
-        "labels": dict(one.labels),
-        "annotations": dict(one.annotations),
-        "fingerprint": one.fingerprint,
-        "startsAt": rfc3339(one.active_at if one.fired_at is None else one.fired_at),
-        "endsAt": rfc3339(ends_at(one, now, interval=0.0)),
+        "labels": dict(item.labels),
+        "annotations": dict(item.annotations),
+        "fingerprint": item.fingerprint,
+        "startsAt": rfc3339(item.active_at if item.fired_at is None else item.fired_at),
+        "endsAt": rfc3339(ends_at(item, now, interval=0.0)),
         "updatedAt": rfc3339(now),
-        "generatorURL": f"{page_url}/alerts?alert={one.fingerprint}",
+        "generatorURL": f"{page_url}/alerts?alert={item.fingerprint}",
         "receivers": [{"name": name} for name in view.receivers],
         "status": {
             "state": "suppressed" if view.muted else "active",
@@ -149,26 +149,26 @@ def _group(group: Group, passing: Mapping[str, AlertView], page_url: str, now: f
 def silences(found: Iterable[Silence], texts: Iterable[str], now: float) -> list[Json]:
     """Silences that match the filter by Alertmanager's rules, in Alertmanager's order."""
     wanted = set(matchers_of("filter", texts))
-    shown = [one for one in found if wanted <= set(one.matchers)]
-    return [silence(one, now) for one in sorted(shown, key=lambda one: _place(one, now))]
+    shown = [item for item in found if wanted <= set(item.matchers)]
+    return [silence(item, now) for item in sorted(shown, key=lambda item: _place(item, now))]
 
 
-def _place(one: Silence, now: float) -> tuple[int, float]:
-    state = one.state(now)
-    times = {SilenceState.ACTIVE: one.ends_at, SilenceState.PENDING: one.starts_at}
-    return ORDER.index(state), times.get(state, -one.ends_at)
+def _place(item: Silence, now: float) -> tuple[int, float]:
+    state = item.state(now)
+    times = {SilenceState.ACTIVE: item.ends_at, SilenceState.PENDING: item.starts_at}
+    return ORDER.index(state), times.get(state, -item.ends_at)
 
 
-def silence(one: Silence, now: float) -> Json:
+def silence(item: Silence, now: float) -> Json:
     return {
-        "id": one.id,
-        "matchers": [_matcher(matcher) for matcher in one.matchers],
-        "startsAt": rfc3339(one.starts_at),
-        "endsAt": rfc3339(one.ends_at),
-        "updatedAt": rfc3339(one.updated_at),
-        "createdBy": one.created_by,
-        "comment": one.comment,
-        "status": {"state": one.state(now).value},
+        "id": item.id,
+        "matchers": [_matcher(matcher) for matcher in item.matchers],
+        "startsAt": rfc3339(item.starts_at),
+        "endsAt": rfc3339(item.ends_at),
+        "updatedAt": rfc3339(item.updated_at),
+        "createdBy": item.created_by,
+        "comment": item.comment,
+        "status": {"state": item.state(now).value},
     }
 
 

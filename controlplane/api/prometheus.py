@@ -1,7 +1,6 @@
 """Responses in the format of Prometheus 3: values, rules, alerts, metadata and errors. Pure.
 
-Called by `controlplane.api.routes.prometheus`. Clients of Prometheus read these bodies, so their shape is
-Prometheus' own here, the shape of errors included.
+Called by `controlplane.api.routes.prometheus`. Clients of Prometheus read these bodies, errors included.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ def failure(error: ControlPlaneError) -> dict[str, str]:
 
 def success(data: str, warnings: Sequence[str] = ()) -> bytes:
     """The body around `data`, which is encoded JSON."""
-    told = f',"warnings":{_json(list(warnings))}' if warnings else ""
-    return f'{{"status":"success","data":{data}{told}}}'.encode()
+    warned = f',"warnings":{_json(list(warnings))}' if warnings else ""
+    return f'{{"status":"success","data":{data}{warned}}}'.encode()
 
 
 def listing(found: Sequence[Any], limit: int, warnings: Sequence[str] = ()) -> bytes:
@@ -126,7 +125,7 @@ def _result(value: Value, at: float, limit: int | None) -> tuple[str, Iterator[s
 
 
 def _matrix(matrix: Matrix, limit: int | None) -> Iterator[str]:
-    in_order = sorted(matrix, key=lambda one: sorted(one.labels.items()))
+    in_order = sorted(matrix, key=lambda item: sorted(item.labels.items()))
     times, before = b"", [""]
     for series in islice(in_order, limit):
         if times != (own := series.times.tobytes()):  # nearly all series share their times
@@ -157,11 +156,11 @@ def metadata(name: str = "", limit: int = -1, each: int = -1) -> bytes:
     """Type, help and unit of the catalogue's metrics or of one; at most `limit` metrics, below 0 all."""
     known: Iterable[Metric] = (*METRICS, *STATE_METRICS.values(), *SOURCE_METRICS.values())
     wanted = (metric for metric in known if not name or metric.name == name)
-    told = {
+    described = {
         m.name: [{"type": m.type, "help": m.help, "unit": m.unit}][: each if each > 0 else None]
         for m in wanted
     }
-    return success(_json(dict(islice(told.items(), limit if limit >= 0 else None))))
+    return success(_json(dict(islice(described.items(), limit if limit >= 0 else None))))
 
 
 def build_info(version: str) -> bytes:
@@ -225,8 +224,8 @@ def _group_wanted(group: RuleGroup, wanted: RulesWanted) -> bool:
     return named and (not wanted.files or group.source in wanted.files)
 
 
-def _wanted(view: GroupView, one: RuleView, wanted: RulesWanted) -> bool:
-    rule, labels = one.rule, _labels(view.group, one.rule)
+def _wanted(view: GroupView, item: RuleView, wanted: RulesWanted) -> bool:
+    rule, labels = item.rule, _labels(view.group, item.rule)
     return (
         wanted.kind in (None, rule.kind)
         and (not wanted.names or rule.name in wanted.names)
@@ -242,7 +241,7 @@ def _group(view: GroupView, found: Sequence[RuleView], wanted: RulesWanted) -> d
     return {
         "name": view.group.name,
         "file": view.group.source,
-        "rules": [_rule(view.group, one, wanted.with_alerts) for one in found],
+        "rules": [_rule(view.group, item, wanted.with_alerts) for item in found],
         "interval": view.interval,
         "limit": view.group.limit,
         **_evaluated(view),
@@ -252,10 +251,10 @@ def _group(view: GroupView, found: Sequence[RuleView], wanted: RulesWanted) -> d
 def _rule(group: RuleGroup, view: RuleView, with_alerts: bool) -> dict[str, Any]:
     rule = view.rule
     health = "unknown" if view.evaluated_at is None else "err" if view.error else "ok"
-    told = {"health": health, **({"lastError": view.error} if view.error else {}), **_evaluated(view)}
+    evaluation = {"health": health, **({"lastError": view.error} if view.error else {}), **_evaluated(view)}
     stated = {"name": rule.name, "query": rule.expr, "labels": _labels(group, rule)}
     if rule.kind is RuleKind.RECORD:
-        return {**stated, **told, "type": "recording"}
+        return {**stated, **evaluation, "type": "recording"}
     current = [_alert(alert) for alert in present(view.alerts)]
     return {
         "state": _state(view.alerts),
@@ -264,7 +263,7 @@ def _rule(group: RuleGroup, view: RuleView, with_alerts: bool) -> dict[str, Any]
         "keepFiringFor": rule.keep_firing_for,
         "annotations": dict(rule.annotations),
         **({"alerts": current} if with_alerts else {}),
-        **told,
+        **evaluation,
         "type": "alerting",
     }
 

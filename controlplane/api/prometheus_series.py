@@ -1,7 +1,7 @@
 """Series search: label sets for `series`, `labels` and `label/…/values` of Prometheus' API.
 
-What is live now is known whole. The past is looked at in glances, since a series of the past is
-computed when it is asked for: one that lived only between two of them is not found.
+Live series are found completely. The past is searched by probes, since past series are computed on request: a series
+that existed only between two probes is not found.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find(
     """
     found: Sets = {}
     named = [matchers for matchers in selectors if _names_metric(matchers)]
-    complete = not named or _look(source.source(now), named, glances(start, min(end, now)), found)
+    complete = not named or _search(source.source(now), named, probes(start, min(end, now)), found)
     lacking = [] if complete or end < now - RECENT_SECONDS else named
     by_live = [*lacking, *(matchers for matchers in selectors if matchers not in named)]
     if by_live or not selectors:
@@ -81,7 +81,7 @@ def _names_metric(matchers: Iterable[Matcher]) -> bool:
     return any(m.name == METRIC_NAME and m.operator == "=" and m.value for m in matchers)
 
 
-def _look(
+def _search(
     source: SeriesSource,
     selectors: Sequence[Sequence[Matcher]],
     spans: Iterable[tuple[float, float]],
@@ -98,11 +98,11 @@ def _look(
             except LimitExceeded:
                 complete = False
                 continue
-            found |= {frozenset(one.labels.items()): one.labels for one in series if len(one.times)}
+            found |= {frozenset(item.labels.items()): item.labels for item in series if len(item.times)}
     return complete
 
 
-def glances(start: float, end: float) -> list[tuple[float, float]]:
+def probes(start: float, end: float) -> list[tuple[float, float]]:
     """The spans (open at the left) to search, newest first: the recent time, then up to `MAX_PROBES` probes."""
     if end < start:
         return []

@@ -1,6 +1,6 @@
 """The server's values as response bodies. Pure: everything comes in as arguments.
 
-Called by the routes and by `controlplane.api.fleet_cache`. What is not known or not finite is null, never 0.
+Called by the routes and by `controlplane.api.fleet_cache`. Unknown and non-finite values are null, never 0.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _figures(last: ProgressSample | None) -> dict[str, Any]:
 def last_event_at(view: QueryView) -> float | None:
     """Time of the last event of this query."""
     run, status = view.run, view.status
-    heard = (
+    times = (
         view.progress[-1].at if view.progress else None,
         view.idle_at,
         status.at if status else None,
@@ -141,7 +141,7 @@ def last_event_at(view: QueryView) -> float | None:
         run.ended_at if run else None,
         view.start_failed_at,
     )
-    return max((at for at in heard if at is not None), default=None)
+    return max((at for at in times if at is not None), default=None)
 
 
 def recent_body(samples: Sequence[ProgressSample]) -> RecentBody:
@@ -269,10 +269,10 @@ def _point(point: ProgressPoint) -> ProgressBody:
     )
 
 
-def timeline_body(told: TimelineResult) -> TimelineBody:
+def timeline_body(result: TimelineResult) -> TimelineBody:
     """The timeline of a query from the lake."""
     return TimelineBody(
-        runs=[_past_run(run) for run in told.runs],
+        runs=[_past_run(run) for run in result.runs],
         alerts=[
             PastAlertBody(
                 name=one["name"],
@@ -282,16 +282,16 @@ def timeline_body(told: TimelineResult) -> TimelineBody:
                 resolved_at=stamp(one["resolved_at"]),
                 annotations={"summary": one["summary"]} if one["summary"] else {},
             )
-            for one in told.alerts
+            for one in result.alerts
         ],
         actions=[
             PastActionBody(
                 **one
                 | {"requested_at": rfc3339(one["requested_at"]), "finished_at": stamp(one["finished_at"])}
             )
-            for one in told.actions
+            for one in result.actions
         ],
-        notes=list(told.notes),
+        notes=list(result.notes),
     )
 
 

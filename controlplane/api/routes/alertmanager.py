@@ -1,7 +1,7 @@
 """Alertmanager's API v2 under `/alertmanager`, for amtool, karma and other clients.
 
-A no is a JSON text, as there; whoever has no right to ask hears it in our shape. Alerts come from rules
-here and cannot be pushed.
+An error is a JSON string, as in Alertmanager; 401 and 403 have the API's own format. Alerts come from rules and cannot
+be posted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NO_PUSH = "alerts come from this server's rules and cannot be pushed to it; add 
 
 
 def _words(error: RequestValidationError) -> str:
-    told = ((mistake.get("loc", ())[1:], mistake.get("msg", "")) for mistake in error.errors()[:3])
-    return "; ".join(f"{'.'.join(str(part)[:80] for part in place)}: {what}" for place, what in told)
+    mistakes = ((mistake.get("loc", ())[1:], mistake.get("msg", "")) for mistake in error.errors()[:3])
+    return "; ".join(f"{'.'.join(str(part)[:80] for part in place)}: {what}" for place, what in mistakes)
 
 
 router = APIRouter(prefix="/alertmanager", tags=["alertmanager"], route_class=route_class(str, _words))
@@ -77,11 +77,11 @@ def list_silences(plane: ControlPlaneDep, filter: Texts = None) -> Response:
 )
 def post_silence(plane: ControlPlaneDep, caller: CallerDep, body: PostableSilenceDep) -> Response:
     """A change of an active silence's matchers expires it and creates a new one, whose id is returned."""
-    now, desk = plane.clock(), plane.alerts
-    old = desk.silence(body.id) if body.id else None
+    now, queries = plane.clock(), plane.alerts
+    old = queries.silence(body.id) if body.id else None
     asked = alertmanager.silence_of(body, old, now)
     who = asked.created_by, caller.name
-    made = desk.change_silence(old.id, asked, *who) if old else desk.add_silence(asked, *who)
+    made = queries.change_silence(old.id, asked, *who) if old else queries.add_silence(asked, *who)
     return JSONResponse({"silenceID": made.id})
 
 

@@ -1,6 +1,6 @@
 """Routes of alerts: current and past alerts, notifications and acknowledgement.
 
-What is muted, told and acknowledged is the desk's to say (`controlplane.alerting.alert_queries`).
+`controlplane.alerting.alert_queries` decides what is muted and acknowledged.
 """
 
 from __future__ import annotations

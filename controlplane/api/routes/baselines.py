@@ -1,6 +1,6 @@
 """Routes of baselines per query and hour of the week, published by `controlplane history rollup`.
 
-A set is sent in chunks; it takes the place of the set before when the last of them has come.
+A set is sent in chunks and replaces the previous set when its last chunk has arrived.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def _body(request: Request, plane: ControlPlaneDep) -> AsyncIterator[Event
 @router.put("/baselines", summary="Upload a chunk of a new set of baselines")
 def put_baselines(plane: ControlPlaneDep, body: Annotated[EventLines, Depends(_body)]) -> dict[str, Any]:
     """`{"set": NAME, "chunk": 0, "chunks": N, "baselines": [{"query_id", "app", "query", "made_at", "figures": {NAME:
-    {"0.5": [168 values]}}}]}`, plain or gzip. Answers whether the set is complete, and so is what holds now.
+    {"0.5": [168 values]}}}]}`, plain or gzip. The response shows whether the set is complete and therefore current.
     """
     text = intake.decode(body.raw, body.encoding, plane.settings.max_decompressed_bytes, body.claim)
     try:
@@ -63,11 +63,11 @@ def _parsed(document: Any) -> tuple[str, int, int, list[Baseline]]:
         raise BadRequest(f"set must be a text of 1 to {MAX_NAME_CHARS} characters, the same for all chunks")
     chunks = _whole(document, "chunks", 1, MAX_CHUNKS)
     chunk = _whole(document, "chunk", 0, chunks - 1)
-    told = document.get("baselines")
-    if not isinstance(told, list):
+    given = document.get("baselines")
+    if not isinstance(given, list):
         raise BadRequest("baselines must be a list of objects, one per query")
-    found = [from_json(one, f"baselines[{place}]") for place, one in enumerate(told)]
-    if len({one.query_id for one in found}) < len(found):
+    found = [from_json(item, f"baselines[{place}]") for place, item in enumerate(given)]
+    if len({item.query_id for item in found}) < len(found):
         raise BadRequest("baselines: a query_id occurs twice")
     return storable(name), chunk, chunks, found
 
@@ -87,7 +87,7 @@ def get_baselines(
     """With `query_id` all values by figure, quantile and hour of the week; NotFound without a baseline."""
     if query_id is None:
         known = plane.baselines.all()
-        return {"baselines": [{k: v for k, v in to_json(one).items() if k != "figures"} for one in known]}
+        return {"baselines": [{k: v for k, v in to_json(item).items() if k != "figures"} for item in known]}
     view = plane.window.view(query_id)
     baseline = plane.baselines.by_id(query_id) or (plane.baselines.of(view) if view else None)
     if baseline is None:

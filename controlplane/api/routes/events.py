@@ -1,6 +1,6 @@
 """Route `POST /api/v1/events`: a batch from an agent, answered after the store has committed it.
 
-So an agent may delete what was acknowledged, and sends anything else again.
+An agent may delete acknowledged events and sends all others again.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def post_events(
 def may_speak(token: Token, event: Event, window: Window) -> str | None:
     """Why this token must not send this event; None if it may.
 
-    An agent's id is its first speaker's app's, and a query its newest run's, until somebody puts it away.
+    An agent's id belongs to the app that used it first, and a query to the app of its newest run until it is retired.
     """
     app = event.app.name
     if token.app is None:
         return None
     if token.app != app:
-        return f"this token is bound to the app {token.app} and may not speak for {app}"
-    owners = (window.agent(event.agent), *(window.agent_of(one) for one in named_ids(event)))
+        return f"the token is bound to the app {token.app} and must not send events of {app}"
+    owners = (window.agent(event.agent), *(window.agent_of(item) for item in named_ids(event)))
     if all(owner is None or owner.app == app for owner in owners):
         return None
-    return f"this token is bound to the app {app}, and what this event is about is another app's"
+    return f"the token is bound to the app {app}, and the event concerns another app"

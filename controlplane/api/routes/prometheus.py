@@ -1,6 +1,6 @@
 """Prometheus' HTTP API under `/prometheus`, for Grafana, promtool and other clients.
 
-Bodies have Prometheus' shape, errors of questions too; whoever has no right to ask hears it in ours.
+Bodies and errors have Prometheus' format; 401 and 403 have the API's own.
 """
 
 from __future__ import annotations

@@ -25,11 +25,11 @@ def list_silences(
 ) -> SilencesBody:
     now, firing = plane.clock(), _firing(plane)
     found = [
-        one
-        for one in plane.alerts.silences(now)
-        if active is None or (one.state(now) is SilenceState.ACTIVE) is active
+        item
+        for item in plane.alerts.silences(now)
+        if active is None or (item.state(now) is SilenceState.ACTIVE) is active
     ]
-    return SilencesBody(silences=[alerting.silence_body(one, firing, now) for one in found])
+    return SilencesBody(silences=[alerting.silence_body(item, firing, now) for item in found])
 
 
 @router.post("", status_code=201, summary="Create a silence", openapi_extra=body_schema(SilenceRequest))

@@ -1,4 +1,4 @@
-"""Which series there are: the live ones whole, the past in glances, and what is said where something is left out."""
+"""Series search: live series completely, the past by probes, within limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alerts.matching.labels import Matcher
 from alerts.promql.errors import EvaluationError, LimitExceeded
 from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
 from controlplane.api import prometheus_series
-from controlplane.api.prometheus_series import INCOMPLETE, ONLY_NOW, Reading, find, glances, names, values
+from controlplane.api.prometheus_series import INCOMPLETE, ONLY_NOW, Reading, find, names, probes, values
 
 NOW = 100_000.0
 UP = (Matcher("__name__", "=", "up"),)
@@ -85,8 +85,8 @@ def test_a_selector_without_a_metric_finds_what_is_live_and_says_so_of_the_past(
     assert room.asked == []
 
 
-def test_a_long_time_is_looked_at_in_few_glances_newest_first() -> None:
-    spans = glances(0.0, 1_000_000.0)
+def test_a_long_time_is_searched_by_few_probes_newest_first() -> None:
+    spans = probes(0.0, 1_000_000.0)
     assert len(spans) == 1 + prometheus_series.MAX_PROBES
     assert spans[0][1] - spans[0][0] == pytest.approx(prometheus_series.RECENT_SECONDS, abs=0.01)
     assert all(end - start <= prometheus_series.PROBE_SECONDS + 0.01 for start, end in spans[1:])
@@ -95,8 +95,8 @@ def test_a_long_time_is_looked_at_in_few_glances_newest_first() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(0.0, 300.0), (5.0, 5.0), (599.0, 600.0)])
-def test_a_short_time_is_looked_at_whole(start: float, end: float) -> None:
-    assert glances(start, end) == [(start - 0.001, end)]
+def test_a_short_time_is_searched_completely(start: float, end: float) -> None:
+    assert probes(start, end) == [(start - 0.001, end)]
 
 
 def test_a_run_of_a_day_ago_is_found_in_a_week() -> None:
