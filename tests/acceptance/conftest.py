@@ -35,13 +35,13 @@ def agent(server: LiveServer) -> Iterator[SimulatedAgent]:
 
 
 @dataclass
-class Said:
+class CliResult:
     code: int
     out: str
     err: str
 
 
-Cli = Callable[..., Said]
+Cli = Callable[..., CliResult]
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def cli(server: LiveServer, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     monkeypatch.setenv("CONTROLPLANE_URL", server.url)
     monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(server.plane.settings.data_dir))
 
-    def call(*arguments: str) -> Said:
+    def call(*arguments: str) -> CliResult:
         capsys.readouterr()
         code = run(list(arguments))
         caught = capsys.readouterr()
         assert "Traceback" not in caught.err
-        return Said(code, caught.out, caught.err)
+        return CliResult(code, caught.out, caught.err)
 
     return call

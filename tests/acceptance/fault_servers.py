@@ -66,7 +66,7 @@ def read_request(connection: socket.socket) -> bytes:
     return head + b"\r\n\r\n" + body
 
 
-def says(status: str, body: bytes = b"", *headers: bytes) -> Answer:
+def answers(status: str, body: bytes = b"", *headers: bytes) -> Answer:
     """One whole answer and the end of the connection, HTTP/1.0."""
     lines = [b"HTTP/1.0 " + status.encode(), b"Content-Length: %d" % len(body), *headers]
     return lambda connection: connection.sendall(b"\r\n".join(lines) + b"\r\n\r\n" + body)

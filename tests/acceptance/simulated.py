@@ -90,20 +90,20 @@ class SimulatedAgent:
         document: Json = answer.json()
         return document
 
-    def tell(self, *events: tuple[str, Json]) -> Json:
+    def send(self, *events: tuple[str, Json]) -> Json:
         with self._lock:
             return self.post(*[self.line(type, data) for type, data in events])
 
     def begin(self) -> Json:
-        said = {"pid": 1, "host": "driver", "python": "3.11", "agent_version": "0", "actions": self.actions}
-        return self.tell(("app_started", said))
+        output = {"pid": 1, "host": "driver", "python": "3.11", "agent_version": "0", "actions": self.actions}
+        return self.send(("app_started", output))
 
     def start(self, query: SimulatedQuery, trigger: str = "processing_time", interval: float = 1.0) -> Json:
         query.active = True
         ids = {"id": query.query_id, "runId": query.run_id}
         facts = {"trigger": trigger, "triggerInterval": interval, "checkpoint": "/c", "restart": "reuse"}
         started = {**ids, "name": query.name, "timestamp": stamp(time.time()), "jobTags": []}
-        return self.tell(("started", started), ("status", self.status(query, facts=facts)))
+        return self.send(("started", started), ("status", self.status(query, facts=facts)))
 
     def status(
         self,
@@ -163,7 +163,7 @@ class SimulatedAgent:
     ) -> Json:
         query.active = False
         ids = {"id": query.query_id, "runId": query.run_id}
-        return self.tell(("terminated", {**ids, "exception": exception, "errorClassOnException": error}))
+        return self.send(("terminated", {**ids, "exception": exception, "errorClassOnException": error}))
 
     # -- commands ------------------------------------------------------------------------------------
 

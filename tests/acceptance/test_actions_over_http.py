@@ -22,7 +22,7 @@ def query(agent: SimulatedAgent) -> SimulatedQuery:
     """A running query that has committed batches 0 and 1."""
     started = SimulatedQuery(f"q-{uuid.uuid4().hex[:6]}")
     agent.start(started)
-    agent.tell(agent.progress(started), agent.progress(started))
+    agent.send(agent.progress(started), agent.progress(started))
     return started
 
 
@@ -44,17 +44,17 @@ def ask(
 def ended(client: httpx.Client, action_id: str, seconds: float = 8.0) -> Json:
     """The action once it has ended; as it is, when it does not."""
 
-    def look() -> Json:
+    def current() -> Json:
         return dict(client.get(f"/api/v1/actions/{action_id}").json()["action"])
 
-    eventually(lambda: look()["finished_at"], seconds)
-    return look()
+    eventually(lambda: current()["finished_at"], seconds)
+    return current()
 
 
 def test_a_restart_is_verified_by_the_next_batch(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
 ) -> None:
-    agent.serve_commands(restarts(query, lambda driver: driver.tell(driver.progress(query))))
+    agent.serve_commands(restarts(query, lambda driver: driver.send(driver.progress(query))))
     asked = ask(operator, query, "restart", drain=True, reason="new config", actor="ada")
     assert asked.status_code == 202
     action = asked.json()["action"]
@@ -74,7 +74,7 @@ def test_a_restart_at_night_is_verified_by_an_idle_report(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
 ) -> None:
     def idle(driver: SimulatedAgent) -> None:
-        driver.tell(
+        driver.send(
             ("idle", {"id": query.query_id, "runId": query.run_id, "timestamp": "2026-11-20T05:37:10Z"})
         )
 
@@ -88,7 +88,7 @@ def test_a_restart_that_waits_for_data_is_verified_by_the_status_poll(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
 ) -> None:
     def wait(driver: SimulatedAgent) -> None:
-        driver.tell(("status", driver.status(query, "Waiting for data to arrive", trigger_active=False)))
+        driver.send(("status", driver.status(query, "Waiting for data to arrive", trigger_active=False)))
 
     agent.serve_commands(restarts(query, wait))
     done = ended(operator, ask(operator, query, "restart").json()["action"]["id"])
@@ -114,7 +114,7 @@ def test_a_new_run_that_dies_fails_the_action_with_its_cause(
 def test_a_rewound_checkpoint_fails_the_action(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
 ) -> None:
-    agent.serve_commands(restarts(query, lambda driver: driver.tell(driver.progress(query, batch=0))))
+    agent.serve_commands(restarts(query, lambda driver: driver.send(driver.progress(query, batch=0))))
     done = ended(operator, ask(operator, query, "restart").json()["action"]["id"])
     assert (done["state"], done["evidence"]["code"]) == ("failed", "rewound")
 
@@ -139,7 +139,7 @@ def test_a_start_that_spark_refuses_is_explained(
     assert "failure" in done["evidence"]
 
 
-def test_a_stop_is_done_when_the_agent_says_so_and_the_query_counts_as_stopped(
+def test_a_stop_succeeds_when_the_agent_reports_it_and_the_query_counts_as_stopped(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
 ) -> None:
     agent.serve_commands(restarts(query))
@@ -199,7 +199,7 @@ def test_a_command_whose_answer_was_lost_comes_again_and_a_second_result_is_harm
     assert once["state"] == "succeeded"
 
 
-def test_an_agent_can_say_that_it_is_at_work(
+def test_an_agent_can_report_that_an_action_is_running(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
 ) -> None:
     action = ask(operator, query, "stop").json()["action"]
@@ -222,12 +222,12 @@ def test_a_driver_that_ends_takes_its_action_with_it(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
 ) -> None:
     action = ask(operator, query, "restart").json()["action"]
-    agent.tell(("app_ended", {"reason": "exit", "exception": None}))
+    agent.send(("app_ended", {"reason": "exit", "exception": None}))
     done = ended(operator, action["id"])
     assert (done["state"], done["evidence"]["code"]) == ("failed", "driver_gone")
 
 
-def test_who_asked_and_what_became_of_it_is_audited(
+def test_the_audit_log_has_the_actor_and_the_outcome(
     server: LiveServer, agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
 ) -> None:
     from controlplane.store import audit

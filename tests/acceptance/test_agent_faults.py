@@ -30,7 +30,7 @@ from listeners.delivery.inbox import Inbox
 from listeners.delivery.transport import HttpTransport
 from listeners.protocol import wire
 from listeners.protocol.errors import TransportError
-from tests.acceptance.fault_servers import drips, floods, hangs, hostile, says, talking
+from tests.acceptance.fault_servers import answers, drips, floods, hangs, hostile, talking
 from tests.paths import ROOT
 from tests.recording_server import RecordingServer
 
@@ -53,16 +53,16 @@ class Driver:
             **options,
         )
         self.agent.start()
-        self.told = 0
+        self.sent = 0
 
     def _obey(self, command: wire.Command) -> wire.CommandResult:
         self.obeyed.append(command.id)
         return wire.CommandResult("succeeded")
 
-    def tell(self, count: int = 1, size: int = 200) -> None:
+    def send(self, count: int = 1, size: int = 200) -> None:
         for _ in range(count):
-            self.told += 1
-            self.inbox.put("progress", json.dumps({"n": self.told, "pad": "x" * size}))
+            self.sent += 1
+            self.inbox.put("progress", json.dumps({"n": self.sent, "pad": "x" * size}))
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def numbers(server: RecordingServer) -> list[int]:
 
 
 def all_of(driver: Driver, server: RecordingServer) -> Callable[[], bool]:
-    return lambda: numbers(server) == list(range(1, driver.told + 1))
+    return lambda: numbers(server) == list(range(1, driver.sent + 1))
 
 
 # -- the server ------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_server_that_is_away_for_minutes_costs_no_event(
     recorder.refusal = (503, {"Retry-After": "0.2"})
     driver = drivers(recorder.url)
     for _ in range(60):
-        driver.tell(20)
+        driver.send(20)
         time.sleep(0.05)
     recorder.refusal = None
     recorder.wait_for(all_of(driver, recorder))
@@ -119,11 +119,11 @@ def test_a_server_that_is_away_for_minutes_costs_no_event(
         drips(b"HTTP/1.1 200 OK\r\nX-Slow: "),
         floods(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 1000),
         floods(b"HTTP/1.1 200 OK\r\n", b"X-Flood: y\r\n"),
-        says("200 OK", b'{"acknowledged": "all", "commands": 7}'),
-        says("200 OK", b"<html>log in first</html>"),
-        says("302 Found", b"", b"Location: http://127.0.0.1:1/"),
-        says("400 Bad Request"),
-        says("200 OK", json.dumps({"acknowledged": -1, "commands": [{"id": 7}] * 5000}).encode()),
+        answers("200 OK", b'{"acknowledged": "all", "commands": 7}'),
+        answers("200 OK", b"<html>log in first</html>"),
+        answers("302 Found", b"", b"Location: http://127.0.0.1:1/"),
+        answers("400 Bad Request"),
+        answers("200 OK", json.dumps({"acknowledged": -1, "commands": [{"id": 7}] * 5000}).encode()),
     ],
     ids=["hangs", "drips", "body", "headers", "types", "portal", "redirect", "refuses", "commands"],
 )
@@ -132,9 +132,9 @@ def test_a_hostile_server_loses_no_event_and_stops_no_thread(
 ) -> None:
     with hostile(trouble) as url:
         driver = drivers(url)
-        driver.tell(100)
+        driver.send(100)
         time.sleep(0.3)
-        driver.tell(100)
+        driver.send(100)
         assert all(thread.is_alive() for thread in driver.agent._threads.values())
         began = time.monotonic()
         driver.agent.stop(2.0)
@@ -147,7 +147,7 @@ def test_a_hostile_server_loses_no_event_and_stops_no_thread(
 def test_thousands_of_commands_make_only_so_many_threads(drivers: Callable[..., Driver]) -> None:
     commands = [{"id": str(n), "action": "stop", "query_id": "q"} for n in range(5000)]
     body = json.dumps({"acknowledged": 10**9, "commands": commands}).encode()
-    with hostile(says("200 OK", body)) as url:
+    with hostile(answers("200 OK", body)) as url:
         driver = drivers(url)
         deadline = time.monotonic() + 20
         while len(driver.obeyed) < 50 and time.monotonic() < deadline:
@@ -182,7 +182,7 @@ def test_a_server_that_acknowledges_and_forgets_to_answer_gets_doubles_and_nothi
     monkeypatch.setattr("socketserver.BaseServer.handle_error", lambda *args: None)
     driver = drivers(recorder.url)
     for _ in range(10):
-        driver.tell(20)
+        driver.send(20)
         time.sleep(0.05)
     recorder.wait_for(all_of(driver, recorder))
     times = Counter((e["agent"], e["seq"]) for e in recorder.events)
@@ -213,7 +213,7 @@ def test_a_disk_that_fills_up_loses_nothing_that_memory_can_hold_and_frees_itsel
 ) -> None:
     recorder.refusal = (503, {})
     driver = drivers(recorder.url, root=small_disk)
-    driver.tell(1500, size=1000)
+    driver.send(1500, size=1000)
     deadline = time.monotonic() + 20
     while driver.agent._spool.events < 1500 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -222,7 +222,7 @@ def test_a_disk_that_fills_up_loses_nothing_that_memory_can_hold_and_frees_itsel
     recorder.refusal = None
     recorder.wait_for(all_of(driver, recorder))
     assert driver.agent.losses() == {}
-    driver.tell(10)
+    driver.send(10)
     recorder.wait_for(all_of(driver, recorder))
     wait_until(lambda: driver.agent._spool.trouble is None)
     driver.agent.stop(5.0)
@@ -234,16 +234,16 @@ def test_a_disk_that_turns_read_only_degrades_to_memory_and_comes_back(
 ) -> None:
     recorder.refusal = (503, {})
     driver = drivers(recorder.url, root=small_disk)
-    driver.tell(50)
+    driver.send(50)
     wait_until(lambda: driver.agent._spool.events >= 50)
     wait_until(lambda: remounted_read_only(driver, small_disk))
-    driver.tell(50)
+    driver.send(50)
     wait_until(lambda: driver.agent._spool.trouble is not None)
     recorder.refusal = None
     recorder.wait_for(all_of(driver, recorder))
     wait_until(lambda: driver.agent._spool.events == 0)
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
-    driver.tell(50)
+    driver.send(50)
     recorder.wait_for(all_of(driver, recorder))
     wait_until(lambda: driver.agent._spool.trouble is None)
     assert driver.agent.losses() == {}
@@ -263,7 +263,7 @@ def test_what_memory_cannot_hold_either_is_counted_and_reported(
     (tmp_path / "file").write_text("")
     recorder.refusal = (503, {})
     driver = drivers(recorder.url, root=tmp_path / "file")
-    driver.tell(6000, size=10)
+    driver.send(6000, size=10)
     wait_until(lambda: driver.agent.losses().get("disk_unusable", 0) >= 1000)
     recorder.refusal = None
     recorder.wait_for(lambda: numbers(recorder)[-1:] == [6000])
@@ -282,10 +282,10 @@ def test_a_cleaner_of_temporary_files_that_takes_the_spool_away_is_survived(
     recorder: RecordingServer, drivers: Callable[..., Driver], tmp_path: Path
 ) -> None:
     driver = drivers(recorder.url)
-    driver.tell(20)
+    driver.send(20)
     recorder.wait_for(all_of(driver, recorder))
     shutil.rmtree(tmp_path / "spool", ignore_errors=True)  # the agent may be writing its cursor
-    driver.tell(20)
+    driver.send(20)
     recorder.wait_for(all_of(driver, recorder))
     assert (tmp_path / "spool" / driver.agent.identity.agent / "owner.json").exists()
 
@@ -300,7 +300,7 @@ def test_a_clock_that_is_set_back_and_forth_reorders_nothing(
     driver = drivers(recorder.url, clock=lambda: time.time() + ahead[0])
     for shift in (0.0, -86400.0, 3600.0, -86400.0 * 365, 0.0):
         ahead[0] = shift
-        driver.tell(20)
+        driver.send(20)
     recorder.wait_for(all_of(driver, recorder))
     in_order = [e["data"]["n"] for e in recorder.events if e["type"] == "progress"]
     assert in_order == sorted(in_order) and driver.agent.losses() == {}
@@ -357,17 +357,17 @@ def test_a_neighbour_that_dies_later_is_taken_care_of_too(
 
     monkeypatch.setattr(agents, "ADOPT_INTERVAL_SECONDS", 0.1)
     driver = drivers(recorder.url)
-    driver.tell(1)
+    driver.send(1)
     recorder.wait_for(all_of(driver, recorder))
     neighbour = Spool(tmp_path / "spool" / str(uuid.uuid4()), OWNER)
     neighbour.append([(1, json.dumps({"agent": "n", "seq": 1, "type": "idle", "data": {}}).encode())])
-    driver.tell(1)
+    driver.send(1)
     recorder.wait_for(all_of(driver, recorder))
     assert not recorder.of_type("idle")
     neighbour.close()
-    driver.tell(1)
+    driver.send(1)
     while not recorder.of_type("idle"):
-        driver.tell(1)
+        driver.send(1)
         time.sleep(0.1)
 
 
@@ -376,7 +376,7 @@ def test_the_end_of_a_program_waits_two_seconds_at_most_for_a_server_that_hangs(
 ) -> None:
     with hostile(hangs) as url:
         driver = drivers(url)
-        driver.tell(500)
+        driver.send(500)
         wait_until(lambda: driver.agent._spool.events >= 500)
         began = time.monotonic()
         driver.agent.stop(2.0)
@@ -394,7 +394,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[bytes]]]:
 
     def answer(connection: socket.socket, request: bytes) -> None:
         seen.append(request)
-        says("200 OK", b'{"acknowledged": 9}')(connection)
+        answers("200 OK", b'{"acknowledged": 9}')(connection)
 
     with talking(answer) as url:
         for name in ("HTTP_PROXY", "http_proxy"):
@@ -437,7 +437,7 @@ def https(certificates: Path) -> Iterator[str]:
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
 
     def answer(connection: socket.socket, request: bytes) -> None:
-        says("200 OK", b'{"acknowledged": 9}')(connection)
+        answers("200 OK", b'{"acknowledged": 9}')(connection)
 
     with talking(answer, context) as url:
         yield url.replace("http://", "https://")

@@ -143,9 +143,9 @@ def test_a_server_that_is_killed_again_and_again_under_load_has_every_event_once
         server.start()
     wait_for(server.is_ready, 60)
     wait_for(lambda: agent._spool.events == 0, 120)
-    told = agent._seq
+    output = agent._seq
     stored = server.stored(agent.identity.agent)
-    assert set(range(1, told + 1)) <= stored.keys() and max(stored.values()) == 1
+    assert set(range(1, output + 1)) <= stored.keys() and max(stored.values()) == 1
     assert agent.losses() == {}
     for query_id, _ in load.names[:3]:
         query = server.ask(f"/api/v1/queries/{query_id}")

@@ -15,7 +15,7 @@ from tests.acceptance.test_cli import mistake
 
 RULES = """
 groups:
-  - name: life
+  - name: lifecycle
     interval: 1s
     rules:
       - alert: QueryFailed
@@ -42,7 +42,7 @@ def failed(cli: Cli, agent: SimulatedAgent) -> SimulatedQuery:
     """A query that has failed, and whose alert fires."""
     query = SimulatedQuery(f"enrich-{agent.agent[:6]}")
     agent.start(query)
-    agent.tell(agent.progress(query))
+    agent.send(agent.progress(query))
     agent.terminated(query, "java.lang.OutOfMemoryError: Java heap space", "STREAM_FAILED")
     asked = ("alerts", "--json", "--state", "firing", "--query", query.query_id)
     assert eventually(lambda: json.loads(cli(*asked).out)["alerts"], 10.0)
@@ -55,9 +55,9 @@ def fingerprint_of(cli: Cli, query: SimulatedQuery) -> str:
 
 
 def test_alerts_are_a_table_or_json(cli: Cli, failed: SimulatedQuery) -> None:
-    said = cli("alerts", "--query", str(failed.name))
-    assert (said.code, said.err) == (0, "")
-    head, first, second = said.out.splitlines()
+    result = cli("alerts", "--query", str(failed.name))
+    assert (result.code, result.err) == (0, "")
+    head, first, second = result.out.splitlines()
     assert head.startswith("STATE")
     assert first.split()[:4] == ["firing", "critical", "QueryFailed", f"orders/{failed.name}"]
     assert first.endswith(f"{failed.name} has failed")
@@ -68,9 +68,9 @@ def test_alerts_are_a_table_or_json(cli: Cli, failed: SimulatedQuery) -> None:
 
 
 def test_an_alert_is_acknowledged_by_its_fingerprint(cli: Cli, failed: SimulatedQuery) -> None:
-    said = cli("alerts", "ack", fingerprint_of(cli, failed)[:10], "--comment", "on it")
-    assert said.code == 0, said.err
-    assert said.out == f"QueryFailed of orders/{failed.name} is acknowledged\n"
+    result = cli("alerts", "ack", fingerprint_of(cli, failed)[:10], "--comment", "on it")
+    assert result.code == 0, result.err
+    assert result.out == f"QueryFailed of orders/{failed.name} is acknowledged\n"
     assert "acknowledged by" in cli("alerts", "--query", failed.query_id).out
 
 
@@ -82,10 +82,10 @@ def test_what_fired_is_in_the_history(cli: Cli, failed: SimulatedQuery) -> None:
 
 def test_a_silence_is_made_listed_and_ended(cli: Cli, failed: SimulatedQuery) -> None:
     matcher = f'query_id="{failed.query_id}"'
-    said = cli("silence", "add", "QueryFailed", matcher, "--for", "2h", "--comment", "planned")
-    assert said.code == 0, said.err
-    assert "covers 1 firing alert now" in said.out
-    id = said.out.split()[0]
+    result = cli("silence", "add", "QueryFailed", matcher, "--for", "2h", "--comment", "planned")
+    assert result.code == 0, result.err
+    assert "covers 1 firing alert now" in result.out
+    id = result.out.split()[0]
     assert "silenced" in cli("alerts", "--query", failed.query_id).out
     assert id in cli("silence", "list").out
     [one] = [s for s in json.loads(cli("silence", "list", "--json").out)["silences"] if s["id"] == id]
@@ -98,12 +98,12 @@ def test_a_silence_is_made_listed_and_ended(cli: Cli, failed: SimulatedQuery) ->
     assert json.loads(until.out)["silence"]["ends_at"] == "2099-01-01T00:00:00.000Z"
 
 
-def test_a_replay_tells_when_rules_would_have_fired(cli: Cli, tmp_path: Path) -> None:
+def test_a_replay_lists_when_rules_would_have_fired(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text("groups: [{name: g, rules: [{alert: Now, expr: vector(1) > 0, labels: {team: x}}]}]")
-    said = cli("rules", "replay", str(file), "--since", "10m")
-    assert said.code == 0, said.err
-    line, last = said.out.splitlines()
+    result = cli("rules", "replay", str(file), "--since", "10m")
+    assert result.code == 0, result.err
+    line, last = result.out.splitlines()
     assert line.startswith("Now would have fired at ")
     assert line.endswith('until now, on {team="x"}')
     assert last.startswith("1 alert in 40 evaluations from ")

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 FAILED = 'spark_streaming_query_status{status="failed"} == 1'
 RULES = f"""
 groups:
-  - name: life
+  - name: lifecycle
     interval: 1s
     rules:
       - alert: QueryFailed
@@ -83,7 +83,7 @@ def failed(agent: SimulatedAgent) -> SimulatedQuery:
     """A query that has failed."""
     query = SimulatedQuery(f"q-{uuid.uuid4().hex[:6]}")
     agent.start(query)
-    agent.tell(agent.progress(query))
+    agent.send(agent.progress(query))
     agent.terminated(query, "java.lang.OutOfMemoryError: Java heap space", "STREAM_FAILED")
     return query
 
@@ -103,11 +103,11 @@ def alerts_of(client: httpx.Client, query: SimulatedQuery, **asked: Any) -> list
 def firing(client: httpx.Client, query: SimulatedQuery, name: str = "QueryFailed") -> Json:
     """The alert of this name, once it fires for this query."""
 
-    def look() -> Json | None:
+    def current() -> Json | None:
         found = alerts_of(client, query, state="firing")
         return next((alert for alert in found if alert["name"] == name), None)
 
-    alert = eventually(look, 10.0)
+    alert = eventually(current, 10.0)
     assert alert, alerts_of(client, query)
     return dict(alert)
 
@@ -121,13 +121,13 @@ def add_silence(client: httpx.Client, **asked: Any) -> Json:
 # -- alerts ----------------------------------------------------------------------------------------
 
 
-def test_a_failed_query_has_an_alert_that_says_what_why_and_to_whom(
+def test_the_alert_of_a_failed_query_has_its_labels_reason_and_receivers(
     admin: httpx.Client, failed: SimulatedQuery
 ) -> None:
     alert = firing(admin, failed)
     assert len(alert["fingerprint"]) == 16
     assert (alert["app"], alert["query"], alert["query_id"]) == ("orders", failed.name, failed.query_id)
-    assert (alert["severity"], alert["group"], alert["rule"]) == ("critical", "life", "QueryFailed")
+    assert (alert["severity"], alert["group"], alert["rule"]) == ("critical", "lifecycle", "QueryFailed")
     assert alert["annotations"]["summary"] == f"{failed.name} has failed"
     assert alert["labels"]["alertname"] == "QueryFailed"
     assert alert["reason"] == "the condition holds"
@@ -155,7 +155,7 @@ def test_an_alert_that_follows_from_another_names_it(admin: httpx.Client, failed
     assert alert["inhibited_by"] == [{"fingerprint": cause["fingerprint"], "name": "QueryFailed"}]
 
 
-def test_one_alert_comes_with_what_was_told_of_it(admin: httpx.Client, failed: SimulatedQuery) -> None:
+def test_an_alert_comes_with_its_notifications(admin: httpx.Client, failed: SimulatedQuery) -> None:
     fingerprint = firing(admin, failed)["fingerprint"]
 
     def told() -> list[Json]:
@@ -177,25 +177,25 @@ def test_an_alert_ends_and_stays_in_the_history(
     alert = firing(admin, failed)
     failed.run_id = str(uuid.uuid4())
     agent.start(failed)
-    agent.tell(agent.progress(failed))
+    agent.send(agent.progress(failed))
     over = eventually(lambda: alerts_of(admin, failed, state="resolved", label="alertname=QueryFailed"), 10.0)
     assert over[0]["fingerprint"] == alert["fingerprint"]
     assert over[0]["resolved_at"] > alert["fired_at"]
     past = admin.get("/api/v1/alerts/history", params={"query_id": failed.query_id}).json()["alerts"]
-    assert {one["name"] for one in past} == {"QueryFailed", "NoProgress"}
+    assert {item["name"] for item in past} == {"QueryFailed", "NoProgress"}
     assert past[0]["fired_at"] >= past[-1]["fired_at"]
     never = {"query_id": failed.query_id, "start": "2001-01-01T00:00:00Z", "end": "2002-01-01T00:00:00Z"}
     assert admin.get("/api/v1/alerts/history", params=never).json()["alerts"] == []
 
 
-def test_somebody_works_on_an_alert(
+def test_an_alert_is_acknowledged(
     server: LiveServer, operator: httpx.Client, agent: SimulatedAgent, failed: SimulatedQuery
 ) -> None:
     alert = firing(operator, failed)
     path = f"/api/v1/alerts/{alert['fingerprint']}/acknowledge"
-    said = operator.post(path, json={"comment": "on it", "actor": "ada"})
-    assert said.status_code == 200
-    assert said.json()["alert"]["acknowledged"]["by"] == "ada"
+    result = operator.post(path, json={"comment": "on it", "actor": "ada"})
+    assert result.status_code == 200
+    assert result.json()["alert"]["acknowledged"]["by"] == "ada"
     shown = firing(operator, failed)["acknowledged"]
     assert (shown["by"], shown["comment"]) == ("ada", "on it")
     pending = alerts_of(operator, failed, state="pending")[0]["fingerprint"]
@@ -232,7 +232,7 @@ def test_the_fleet_counts_the_alerts_of_a_query_that_are_not_muted(
         ("/api/v1/silences?active=perhaps", "active"),
     ],
 )
-def test_a_question_that_cannot_be_answered_is_told_so(admin: httpx.Client, path: str, words: str) -> None:
+def test_an_invalid_request_is_refused_with_a_message(admin: httpx.Client, path: str, words: str) -> None:
     answer = admin.get(path)
     assert answer.status_code in (400, 404, 422)
     assert words in answer.json()["error"]["message"]
@@ -257,9 +257,9 @@ def test_a_silence_covers_alerts_until_it_is_ended(operator: httpx.Client, faile
     assert ended.json()["silence"]["alerts"] == 0
     assert firing(operator, failed)["silenced_by"] == []
     listed = operator.get("/api/v1/silences").json()["silences"]
-    assert made["id"] in [one["id"] for one in listed]
+    assert made["id"] in [item["id"] for item in listed]
     active = operator.get("/api/v1/silences", params={"active": True}).json()["silences"]
-    assert made["id"] not in [one["id"] for one in active]
+    assert made["id"] not in [item["id"] for item in active]
     assert operator.get(f"/api/v1/alerts/{alert['fingerprint']}").json()["alert"]["silenced_by"] == []
 
 
@@ -319,9 +319,9 @@ def test_rules_are_shown_with_how_they_fare(
 
     assert eventually(lambda: group()["rules"][4]["health"] != "unknown", 10.0)
     shown, rules = group(), {rule["name"]: rule for rule in group()["rules"]}
-    assert (shown["name"], shown["interval_seconds"]) == ("life", 1.0)
+    assert (shown["name"], shown["interval_seconds"]) == ("lifecycle", 1.0)
     assert shown["file"] == server.plane.settings.rules[0]
-    assert shown["key"] == f"{shown['file']};life"
+    assert shown["key"] == f"{shown['file']};lifecycle"
     assert shown["evaluated_at"]
     first = rules["QueryFailed"]
     assert (first["kind"], first["expr"], first["line"]) == ("alert", FAILED, 6)
@@ -332,7 +332,7 @@ def test_rules_are_shown_with_how_they_fare(
     assert (rules["failed:count"]["kind"], rules["failed:count"]["state"]) == ("record", "inactive")
 
 
-def test_a_replay_says_when_rules_would_have_fired(operator: httpx.Client, failed: SimulatedQuery) -> None:
+def test_a_replay_returns_the_episodes_of_each_rule(operator: httpx.Client, failed: SimulatedQuery) -> None:
     firing(operator, failed)
     rules = {"groups": [{"name": "g", "rules": [{"alert": "Now", "expr": "vector(1) > 0"}]}]}
     now = time.time()
@@ -492,10 +492,10 @@ def test_silences_are_made_changed_and_ended_as_in_alertmanager(operator: httpx.
     other = {**longer, "matchers": [{"name": "team", "value": "y", "isRegex": False}]}
     instead = operator.post(f"{V2}/silences", json=other).json()["silenceID"]
     assert instead != made
-    states = {one["id"]: one["status"]["state"] for one in operator.get(f"{V2}/silences").json()}
+    states = {item["id"]: item["status"]["state"] for item in operator.get(f"{V2}/silences").json()}
     assert (states[made], states[instead]) == ("expired", "active")
     found = operator.get(f"{V2}/silences", params={"filter": ['team="y"']}).json()
-    assert [one["id"] for one in found] == [instead]
+    assert [item["id"] for item in found] == [instead]
     ended = operator.delete(f"{V2}/silence/{instead}")
     assert (ended.status_code, ended.content) == (200, b"")
 
@@ -563,13 +563,13 @@ def test_the_configuration_is_shown_without_secrets_and_can_be_read_back(admin: 
     assert wanted is not None
     assert config.route == wanted.route
     assert config.inhibit_rules == wanted.inhibit_rules
-    assert list(config.receivers) == [one["name"] for one in admin.get(f"{V2}/receivers").json()]
+    assert list(config.receivers) == [item["name"] for item in admin.get(f"{V2}/receivers").json()]
     assert status["cluster"]["status"] == "disabled"
     told = admin.get("/alertmanager/metrics").text
     assert f'alertmanager_build_info{{version="{status["versionInfo"]["version"]}"}} 1\n' in told
 
 
-def test_who_may_not_ask_hears_it_in_our_shape(server: LiveServer) -> None:
+def test_unauthorized_requests_get_errors_in_the_format_of_the_api(server: LiveServer) -> None:
     with server.client(server.token(Role.VIEWER)) as viewer:
         refused = viewer.post(f"{V2}/silences", json={})
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
@@ -619,9 +619,9 @@ def test_amtool_silences_and_ends_it(admin: httpx.Client, amtool: Amtool, failed
     silence = made.strip()
     assert firing(admin, failed)["silenced_by"] == [silence]
     assert silence in done(amtool("silence", "query", "-q", mine))
-    ends = {one["id"]: one["ends_at"] for one in admin.get("/api/v1/silences").json()["silences"]}
+    ends = {item["id"]: item["ends_at"] for item in admin.get("/api/v1/silences").json()["silences"]}
     assert silence in done(amtool("silence", "update", "-d", "4h", silence))
-    after = {one["id"]: one["ends_at"] for one in admin.get("/api/v1/silences").json()["silences"]}
+    after = {item["id"]: item["ends_at"] for item in admin.get("/api/v1/silences").json()["silences"]}
     assert after.keys() == ends.keys()
     assert after[silence] > ends[silence]
     silenced = json.loads(done(amtool("alert", "query", "-o", "json", "-s", mine)))
@@ -639,7 +639,7 @@ def test_amtool_shows_and_tests_the_routes(amtool: Amtool) -> None:
     assert "pager" in done(amtool("config", "routes", "show"))
 
 
-def test_amtool_is_told_what_is_wrong(amtool: Amtool) -> None:
+def test_amtool_shows_the_message_of_an_error(amtool: Amtool) -> None:
     refused = amtool("silence", "add", "-d", "1h", "-a", "ada", "-c", "x", "app=~.*")
     assert refused.returncode != 0
     assert "all alerts would be silenced" in refused.stdout + refused.stderr

@@ -20,23 +20,23 @@ from controlplane.errors import StoreUnavailable
 from controlplane.store.engine import probe_write
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
-from tests.hook import Hook, running_hook
 from tests.stores import postgres_database
+from tests.webhook_receiver import WebhookReceiver, running_webhook
 
 #: Windows and waiting times are a hundredth: ten minutes are six seconds.
 QUICK: dict[str, Any] = {"rules_scale": 0.01, "series_step": 0.5}
 
 
 @pytest.fixture
-def hook() -> Iterator[Hook]:
-    with running_hook() as receiver:
+def webhook() -> Iterator[WebhookReceiver]:
+    with running_webhook() as receiver:
         yield receiver
 
 
 @pytest.fixture
-def server(tmp_path: Path, hook: Hook) -> Iterator[LiveServer]:
+def server(tmp_path: Path, webhook: WebhookReceiver) -> Iterator[LiveServer]:
     with live_server(
-        tmp_path, webhook=hook.url, external_url="https://pages.example/cp/", **QUICK
+        tmp_path, webhook=webhook.url, external_url="https://pages.example/cp/", **QUICK
     ) as running:
         yield running
 
@@ -52,17 +52,19 @@ def agent(server: LiveServer) -> Iterator[SimulatedAgent]:
 def failed(agent: SimulatedAgent, name: str = "orders") -> SimulatedQuery:
     query = SimulatedQuery(name)
     agent.start(query)
-    agent.tell(agent.progress(query))
+    agent.send(agent.progress(query))
     agent.terminated(
         query, "org.apache.spark.SparkException: [CAST_INVALID_INPUT] no number", "CAST_INVALID_INPUT"
     )
     return query
 
 
-def test_a_failed_query_is_told_with_labels_reason_and_links(agent: SimulatedAgent, hook: Hook) -> None:
+def test_a_failed_query_is_notified_with_labels_reason_and_links(
+    agent: SimulatedAgent, webhook: WebhookReceiver
+) -> None:
     query = failed(agent)
-    assert eventually(lambda: hook.alerts("QueryFailed"), 10)
-    (message,) = [m for m in hook.messages if m["groupLabels"]["alertname"] == "QueryFailed"]
+    assert eventually(lambda: webhook.alerts("QueryFailed"), 10)
+    (message,) = [m for m in webhook.messages if m["groupLabels"]["alertname"] == "QueryFailed"]
     (alert,) = message["alerts"]
     assert alert["labels"]["query_id"] == query.query_id
     assert alert["labels"]["team"] == "data"
@@ -73,72 +75,76 @@ def test_a_failed_query_is_told_with_labels_reason_and_links(agent: SimulatedAge
     assert message["notification_reason"] == "first notification"
 
 
-def test_its_end_is_told_when_the_query_runs_again(agent: SimulatedAgent, hook: Hook) -> None:
+def test_a_resolved_alert_is_notified_when_the_query_runs_again(
+    agent: SimulatedAgent, webhook: WebhookReceiver
+) -> None:
     query = failed(agent)
-    assert eventually(lambda: hook.alerts("QueryFailed"), 10)
+    assert eventually(lambda: webhook.alerts("QueryFailed"), 10)
     query.run_id = "11111111-2222-3333-4444-555555555555"
     agent.start(query)
-    agent.tell(agent.progress(query))
-    assert eventually(lambda: hook.alerts("QueryFailed", "resolved"), 20)
+    agent.send(agent.progress(query))
+    assert eventually(lambda: webhook.alerts("QueryFailed", "resolved"), 20)
 
 
-def test_alerts_and_what_was_told_survive_a_restart_of_the_server(tmp_path: Path, hook: Hook) -> None:
-    with live_server(tmp_path, webhook=hook.url, **QUICK) as first:
+def test_alerts_and_their_notifications_survive_a_restart_of_the_server(
+    tmp_path: Path, webhook: WebhookReceiver
+) -> None:
+    with live_server(tmp_path, webhook=webhook.url, **QUICK) as first:
         driver = first.agent()
         driver.begin()
         query = failed(driver)
-        assert eventually(lambda: hook.alerts("QueryFailed"), 10)
+        assert eventually(lambda: webhook.alerts("QueryFailed"), 10)
         driver.close()
         (before,) = [
             v for v in first.plane.alerts.alerts(first.plane.clock()) if v.alert.rule == "QueryFailed"
         ]
-    with live_server(tmp_path, webhook=hook.url, **QUICK) as second:
+    with live_server(tmp_path, webhook=webhook.url, **QUICK) as second:
         (after,) = [
             v for v in second.plane.alerts.alerts(second.plane.clock()) if v.alert.rule == "QueryFailed"
         ]
         assert (after.alert.fired_at, after.alert.state) == (before.alert.fired_at, AlertState.FIRING)
         evaluated = second.plane.alerts.rules()[0].evaluated_at
         assert eventually(lambda: second.plane.alerts.rules()[0].evaluated_at != evaluated, 10)
-        assert len(hook.alerts("QueryFailed")) == 1
+        assert len(webhook.alerts("QueryFailed")) == 1
         (note,) = [n for n in second.plane.alerts.notes(10, after.alert.fingerprint) if n.outcome == "sent"]
         assert note.receiver == "default/webhook[0]"
         driver = second.agent()
         driver.begin()
         query.run_id = "11111111-2222-3333-4444-555555555555"
         driver.start(query)
-        driver.tell(driver.progress(query))
-        assert eventually(lambda: hook.alerts("QueryFailed", "resolved"), 20)
+        driver.send(driver.progress(query))
+        assert eventually(lambda: webhook.alerts("QueryFailed", "resolved"), 20)
         driver.close()
 
 
-def test_a_receiver_that_fails_is_tried_again_until_it_takes_the_message(
-    server: LiveServer, agent: SimulatedAgent, hook: Hook
+def test_a_failed_notification_is_retried_until_the_receiver_accepts_it(
+    server: LiveServer, agent: SimulatedAgent, webhook: WebhookReceiver
 ) -> None:
-    hook.status = 503
+    webhook.status = 503
     failed(agent)
     notes = server.plane.alerts.notes
     assert eventually(lambda: [n for n in notes(10) if n.outcome == "failed" and "503" in n.words], 10)
-    assert not hook.messages
-    hook.status = 200
-    assert eventually(lambda: hook.alerts("QueryFailed"), 30)
+    assert not webhook.messages
+    webhook.status = 200
+    assert eventually(lambda: webhook.alerts("QueryFailed"), 30)
     assert eventually(lambda: [n for n in notes(10) if n.outcome == "sent"], 5)
 
 
-def test_a_silenced_alert_is_not_told_and_the_log_says_why(
-    server: LiveServer, agent: SimulatedAgent, hook: Hook
+def test_a_silenced_alert_is_not_notified_and_the_log_has_the_reason(
+    server: LiveServer, agent: SimulatedAgent, webhook: WebhookReceiver
 ) -> None:
-    desk, now = server.plane.alerts, server.plane.clock()
+    alert_queries, now = server.plane.alerts, server.plane.clock()
     silence = Silence("", parse_matchers('query="quiet"'), now, now + 3600, "ada", "known")
-    added = desk.add_silence(silence, "ada", "test")
+    added = alert_queries.add_silence(silence, "ada", "test")
     failed(agent, "quiet")
     failed(agent, "loud")
-    assert eventually(lambda: hook.alerts("QueryFailed"), 10)
-    assert {alert["labels"]["query"] for alert in hook.alerts("QueryFailed")} == {"loud"}
-    (muted,) = [v for v in desk.alerts(server.plane.clock()) if v.alert.labels["query"] == "quiet"]
+    assert eventually(lambda: webhook.alerts("QueryFailed"), 10)
+    assert {alert["labels"]["query"] for alert in webhook.alerts("QueryFailed")} == {"loud"}
+    (muted,) = [v for v in alert_queries.alerts(server.plane.clock()) if v.alert.labels["query"] == "quiet"]
     assert muted.silenced_by == (added.id,)
 
 
-def test_an_alert_of_the_cause_mutes_what_follows_from_it(server: LiveServer, agent: SimulatedAgent) -> None:
+def test_an_alert_of_the_cause_inhibits_its_consequences(server: LiveServer, agent: SimulatedAgent) -> None:
     query = SimulatedQuery("looping")
     agent.start(query)
     for number in range(4):
@@ -147,13 +153,13 @@ def test_an_alert_of_the_cause_mutes_what_follows_from_it(server: LiveServer, ag
         query.run_id = f"11111111-2222-3333-4444-55555555555{number}"
         if number < 3:
             agent.start(query)
-    desk = server.plane.alerts
+    alert_queries = server.plane.alerts
 
     def muted() -> list[Any]:
-        views = [v for v in desk.alerts(server.plane.clock()) if v.alert.rule == "QueryFailed"]
+        views = [v for v in alert_queries.alerts(server.plane.clock()) if v.alert.rule == "QueryFailed"]
         return [v for v in views if v.inhibited_by]
 
-    assert eventually(muted, 10), [v.alert for v in desk.alerts(server.plane.clock())]
+    assert eventually(muted, 10), [v.alert for v in alert_queries.alerts(server.plane.clock())]
     assert muted()[0].inhibited_by[0].rule in ("CheckpointTrouble", "CrashLoop")
 
 
@@ -172,26 +178,28 @@ def test_the_fleet_counts_the_alerts_of_each_query(server: LiveServer, agent: Si
 # -- other stores, and one that is full ------------------------------------------------------------
 
 
-def test_a_server_on_postgresql_tells_of_a_failure_and_of_its_end(
-    postgres: str, tmp_path: Path, hook: Hook
+def test_a_server_on_postgresql_notifies_of_a_failure_and_its_resolution(
+    postgres: str, tmp_path: Path, webhook: WebhookReceiver
 ) -> None:
     with (
         postgres_database(postgres) as url,
-        live_server(tmp_path, database_url=url, webhook=hook.url, **QUICK) as running,
+        live_server(tmp_path, database_url=url, webhook=webhook.url, **QUICK) as running,
     ):
         driver = running.agent()
         driver.begin()
         query = failed(driver)
-        assert eventually(lambda: hook.alerts("QueryFailed"), 20)
+        assert eventually(lambda: webhook.alerts("QueryFailed"), 20)
         query.run_id = "11111111-2222-3333-4444-555555555555"
         driver.start(query)
-        driver.tell(driver.progress(query))
-        assert eventually(lambda: hook.alerts("QueryFailed", "resolved"), 30)
+        driver.send(driver.progress(query))
+        assert eventually(lambda: webhook.alerts("QueryFailed", "resolved"), 30)
         driver.close()
-        desk = running.plane.alerts
-        (past,) = [v for v in desk.history(0.0, 1e12, query.query_id, 9) if v.alert.rule == "QueryFailed"]
+        alert_queries = running.plane.alerts
+        (past,) = [
+            v for v in alert_queries.history(0.0, 1e12, query.query_id, 9) if v.alert.rule == "QueryFailed"
+        ]
         assert past.alert.state is AlertState.RESOLVED
-        assert eventually(lambda: len([n for n in desk.notes(9) if n.outcome == "sent"]) == 2, 10)
+        assert eventually(lambda: len([n for n in alert_queries.notes(9) if n.outcome == "sent"]) == 2, 10)
 
 
 @pytest.fixture
@@ -221,7 +229,7 @@ def fill_store(plane: ControlPlane, driver: SimulatedAgent, query: SimulatedQuer
     """Until not even a small write finds room in the log of the database."""
     with contextlib.suppress(httpx.HTTPStatusError):
         for _ in range(500):
-            driver.tell(*[driver.progress(query, noise=os.urandom(20_000).hex()) for _ in range(5)])
+            driver.send(*[driver.progress(query, noise=os.urandom(20_000).hex()) for _ in range(5)])
     for number in range(50_000):
         try:
             plane.writer.write(lambda conn, at=number: probe_write(conn, at))
@@ -230,26 +238,26 @@ def fill_store(plane: ControlPlane, driver: SimulatedAgent, query: SimulatedQuer
     pytest.fail("the disk never became full")
 
 
-def test_on_a_full_disk_people_are_told_and_it_is_stored_once_there_is_room(
-    small_disk: Path, tmp_path: Path, hook: Hook
+def test_alerts_are_notified_on_a_full_disk_and_stored_once_there_is_space(
+    small_disk: Path, tmp_path: Path, webhook: WebhookReceiver
 ) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("groups: []")
-    with live_server(small_disk, webhook=hook.url, rules=(str(rules),), **QUICK) as server:
+    with live_server(small_disk, webhook=webhook.url, rules=(str(rules),), **QUICK) as server:
         plane, query, driver = server.plane, SimulatedQuery("orders"), server.agent()
         driver.begin()
         driver.start(query)
         stranger = fill(small_disk)
         fill_store(plane, driver, query)
         rules.write_text("groups: [{name: g, rules: [{alert: Always, expr: vector(1)}]}]")
-        assert eventually(lambda: hook.alerts("Always"), 60)
+        assert eventually(lambda: webhook.alerts("Always"), 60)
         assert plane.alerts.notes(9) == []
         assert plane.alerts.history(0.0, 1e12, None, 9) == []
         stranger.unlink()
         assert eventually(lambda: plane.alerts.history(0.0, 1e12, None, 9), 30)
         assert eventually(lambda: plane.alerts.notes(9), 30)
         (view,) = plane.alerts.history(0.0, 1e12, None, 9)
-        (note,) = [one for one in plane.alerts.notes(9) if one.outcome == "sent"]
+        (note,) = [item for item in plane.alerts.notes(9) if item.outcome == "sent"]
         assert note.fingerprints == (view.alert.fingerprint,)
-        assert len(hook.alerts("Always")) == 1
+        assert len(webhook.alerts("Always")) == 1
         driver.close()

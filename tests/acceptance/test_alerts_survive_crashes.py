@@ -17,12 +17,12 @@ from controlplane.api.server import listen
 from tests.acceptance.crashing_server import WATCHED
 from tests.acceptance.live import eventually
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
-from tests.hook import Hook, running_hook
 from tests.paths import ROOT
+from tests.webhook_receiver import WebhookReceiver, running_webhook
 
 POINTS = ("alerts stored", "before the message", "message sent", "message noted")
 EXCEPTION = "org.apache.spark.SparkException: [CAST_INVALID_INPUT] no number"
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 def free_port() -> int:
@@ -30,11 +30,11 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-class Life:
+class RestartingServer:
     """One data directory with a server that dies and comes again at the same address."""
 
-    def __init__(self, directory: Path, hook: Hook):
-        self.directory, self.hook, self.port = directory, hook, free_port()
+    def __init__(self, directory: Path, webhook: WebhookReceiver):
+        self.directory, self.webhook, self.port = directory, webhook, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
 
     @contextmanager
@@ -45,11 +45,11 @@ class Life:
             "tests.acceptance.crashing_server",
             str(self.port),
             str(self.directory),
-            self.hook.url,
+            self.webhook.url,
         ]
         with subprocess.Popen([sys.executable, *script, *deadly], cwd=ROOT) as process:
             try:
-                assert eventually(lambda: self._answers(process), PATIENCE), "the server did not start"
+                assert eventually(lambda: self._answers(process), TIMEOUT_SECONDS), "the server did not start"
                 yield process
             finally:
                 if process.poll() is None:
@@ -69,16 +69,16 @@ class Life:
         return driver
 
 
-class Story:
+class FailingQuery:
     """A query that fails and runs again; what its driver told is told again after a crash, as agents do."""
 
     def __init__(self, agent: SimulatedAgent):
         self.agent, self.query = agent, SimulatedQuery("orders")
         self.lines: list[bytes] = []
         agent.start(self.query)
-        agent.tell(agent.progress(self.query))
+        agent.send(agent.progress(self.query))
 
-    def tell(self, *events: tuple[str, dict[str, Any]]) -> None:
+    def send(self, *events: tuple[str, dict[str, Any]]) -> None:
         self.lines = [self.agent.line(type, data) for type, data in events]
         try:
             self.again()
@@ -89,12 +89,12 @@ class Story:
         self.agent.post(*self.lines)
 
     def fails(self) -> None:
-        self.tell(("terminated", {**self._ids(), "exception": EXCEPTION, "errorClassOnException": "CAST"}))
+        self.send(("terminated", {**self._ids(), "exception": EXCEPTION, "errorClassOnException": "CAST"}))
 
     def recovers(self) -> None:
         self.query.run_id = "11111111-2222-3333-4444-555555555555"
         started = {**self._ids(), "name": "orders", "timestamp": "2026-01-01T00:00:00.000Z", "jobTags": []}
-        self.tell(
+        self.send(
             ("started", started),
             ("status", self.agent.status(self.query)),
             self.agent.progress(self.query),
@@ -105,60 +105,61 @@ class Story:
 
 
 def killed(process: subprocess.Popen[str]) -> bool:
-    return process.wait(PATIENCE) == -signal.SIGKILL
+    return process.wait(TIMEOUT_SECONDS) == -signal.SIGKILL
 
 
-def told(hook: Hook, status: str) -> list[dict[str, Any]]:
+def notifications(webhook: WebhookReceiver, status: str) -> list[dict[str, Any]]:
     """The messages about the alert of the failed query with this status."""
-    about = [m for m in hook.messages if m["groupLabels"].get("alertname") == WATCHED]
+    about = [m for m in webhook.messages if m["groupLabels"].get("alertname") == WATCHED]
     return [m for m in about if m["status"] == status and "orders" in str(m["commonLabels"].get("app"))]
 
 
-def a_later_alert_is_told(life: Life) -> None:
+def check_later_alert(restarting: RestartingServer) -> None:
     """What was due before it was looked at by then."""
-    other = life.agent("later")
-    Story(other).fails()
+    other = restarting.agent("later")
+    FailingQuery(other).fails()
     assert eventually(
-        lambda: [one for one in life.hook.alerts(WATCHED) if one["labels"]["app"] == "later"], PATIENCE
+        lambda: [item for item in restarting.webhook.alerts(WATCHED) if item["labels"]["app"] == "later"],
+        TIMEOUT_SECONDS,
     )
     other.close()
 
 
-def check(hook: Hook, status: str, point: str, crashed: bool) -> None:
+def check(webhook: WebhookReceiver, status: str, point: str, crashed: bool) -> None:
     """Once; twice only where the end came between sending and noting, and then as the same group."""
-    messages = told(hook, status)
+    messages = notifications(webhook, status)
     times = 2 if crashed and point == "message sent" else 1
     assert len(messages) == times, [m["notification_reason"] for m in messages]
     assert len({m["groupKey"] for m in messages}) == 1
 
 
-def crash_while_firing(life: Life, point: str) -> None:
-    with life.server(point, "firing") as server:
-        agent = life.agent()
-        story = Story(agent)
-        story.fails()
+def crash_while_firing(restarting: RestartingServer, point: str) -> None:
+    with restarting.server(point, "firing") as server:
+        agent = restarting.agent()
+        query = FailingQuery(agent)
+        query.fails()
         assert killed(server)
-    with life.server():
-        story.again()
-        assert eventually(lambda: told(life.hook, "firing"), PATIENCE)
-        a_later_alert_is_told(life)
-        story.recovers()
-        assert eventually(lambda: told(life.hook, "resolved"), PATIENCE)
+    with restarting.server():
+        query.again()
+        assert eventually(lambda: notifications(restarting.webhook, "firing"), TIMEOUT_SECONDS)
+        check_later_alert(restarting)
+        query.recovers()
+        assert eventually(lambda: notifications(restarting.webhook, "resolved"), TIMEOUT_SECONDS)
         agent.close()
 
 
-def crash_while_resolved(life: Life, point: str) -> None:
-    with life.server(point, "resolved") as server:
-        agent = life.agent()
-        story = Story(agent)
-        story.fails()
-        assert eventually(lambda: told(life.hook, "firing"), PATIENCE)
-        story.recovers()
+def crash_while_resolved(restarting: RestartingServer, point: str) -> None:
+    with restarting.server(point, "resolved") as server:
+        agent = restarting.agent()
+        query = FailingQuery(agent)
+        query.fails()
+        assert eventually(lambda: notifications(restarting.webhook, "firing"), TIMEOUT_SECONDS)
+        query.recovers()
         assert killed(server)
-    with life.server():
-        story.again()
-        assert eventually(lambda: told(life.hook, "resolved"), PATIENCE)
-        a_later_alert_is_told(life)
+    with restarting.server():
+        query.again()
+        assert eventually(lambda: notifications(restarting.webhook, "resolved"), TIMEOUT_SECONDS)
+        check_later_alert(restarting)
         agent.close()
 
 
@@ -174,26 +175,26 @@ CASES = [
 
 
 @pytest.mark.parametrize(("point", "state"), CASES)
-def test_every_alert_and_its_end_is_told_whenever_the_server_is_killed(
+def test_every_alert_and_its_resolution_is_notified_whenever_the_server_is_killed(
     tmp_path: Path, point: str, state: str
 ) -> None:
-    with running_hook() as hook:
-        CRASHES[state](Life(tmp_path, hook), point)
+    with running_webhook() as webhook:
+        CRASHES[state](RestartingServer(tmp_path, webhook), point)
         for status in ("firing", "resolved"):
-            check(hook, status, point, crashed=status == state)
+            check(webhook, status, point, crashed=status == state)
 
 
-def test_a_server_that_is_told_to_stop_does_not_wait_long_for_a_receiver_that_hangs(tmp_path: Path) -> None:
+def test_a_server_that_stops_does_not_wait_for_a_receiver_that_hangs(tmp_path: Path) -> None:
     with listen("127.0.0.1", 0) as mute:
-        hook = Hook()
-        hook.url = f"http://127.0.0.1:{mute.getsockname()[1]}/hook"
-        life = Life(tmp_path, hook)
-        with life.server() as server:
-            agent = life.agent()
-            Story(agent).fails()
-            mute.settimeout(PATIENCE)
+        webhook = WebhookReceiver()
+        webhook.url = f"http://127.0.0.1:{mute.getsockname()[1]}/webhook"
+        restarting = RestartingServer(tmp_path, webhook)
+        with restarting.server() as server:
+            agent = restarting.agent()
+            FailingQuery(agent).fails()
+            mute.settimeout(TIMEOUT_SECONDS)
             connection, _ = mute.accept()
             server.send_signal(signal.SIGTERM)
-            assert server.wait(PATIENCE) == 0
+            assert server.wait(TIMEOUT_SECONDS) == 0
             connection.close()
             agent.close()

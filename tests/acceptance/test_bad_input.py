@@ -19,7 +19,7 @@ from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
 
 Json = dict[str, Any]
 #: An id that nothing has; the same in each process that collects these tests.
-NOBODY = "b5a2a1f6-0f0e-4a53-9a2d-3c55c0ffee00"
+UNKNOWN_ID = "b5a2a1f6-0f0e-4a53-9a2d-3c55c0ffee00"
 MIB = 1024 * 1024
 EVENTS = "/api/v1/events"
 
@@ -237,13 +237,13 @@ BAD_PATHS = [
     ("GET", "/api/v1/queries/not-a-uuid", 422),
     ("GET", "/api/v1/queries/%00", 422),
     ("GET", "/api/v1/queries/%ff%fe", 422),
-    ("GET", f"/api/v1/queries/{NOBODY}", 404),
-    ("GET", f"/api/v1/queries/{NOBODY}/events", 404),
-    ("GET", f"/api/v1/queries/{NOBODY}/progress", 404),
-    ("GET", f"/api/v1/queries/{NOBODY}/runs", 404),
-    ("POST", f"/api/v1/queries/{NOBODY}/retire", 400),
+    ("GET", f"/api/v1/queries/{UNKNOWN_ID}", 404),
+    ("GET", f"/api/v1/queries/{UNKNOWN_ID}/events", 404),
+    ("GET", f"/api/v1/queries/{UNKNOWN_ID}/progress", 404),
+    ("GET", f"/api/v1/queries/{UNKNOWN_ID}/runs", 404),
+    ("POST", f"/api/v1/queries/{UNKNOWN_ID}/retire", 400),
     ("GET", "/api/v1/actions/not-a-uuid", 422),
-    ("GET", f"/api/v1/actions/{NOBODY}", 404),
+    ("GET", f"/api/v1/actions/{UNKNOWN_ID}", 404),
     ("GET", "/api/v1/actions?limit=-1", 422),
     ("GET", "/api/v1/actions?limit=0", 422),
     ("GET", "/api/v1/actions?limit=1e9", 422),

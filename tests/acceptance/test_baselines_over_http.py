@@ -32,7 +32,7 @@ NAME = "spark_streaming_baseline_input_rows_per_second"
 def rows(*queries: tuple[str, str, float]) -> pa.Table:
     """Rows of the table for (query_id, name, usual rate): at hour h the rate and h besides."""
     made = datetime(2026, 3, 30, tzinfo=UTC)
-    told = [
+    output = [
         {
             "app": "orders",
             "query": name,
@@ -49,11 +49,13 @@ def rows(*queries: tuple[str, str, float]) -> pa.Table:
         for hour in range(168)
         for quantile in (0.1, 0.5, 0.9)
     ]
-    return pa.Table.from_pylist(told, schema=arrow_schema("baselines"))
+    return pa.Table.from_pylist(output, schema=arrow_schema("baselines"))
 
 
 def publish(admin: httpx.Client, *queries: tuple[str, str, float]) -> None:
-    answers = [admin.put("/api/v1/baselines", json=one).json() for one in baseline_documents(rows(*queries))]
+    answers = [
+        admin.put("/api/v1/baselines", json=item).json() for item in baseline_documents(rows(*queries))
+    ]
     assert answers[-1]["complete"] is True
 
 
@@ -62,14 +64,14 @@ def samples(admin: httpx.Client, expression: str, at: float | None = None) -> di
     asked = {"query": expression} | ({} if at is None else {"time": str(at)})
     answer = admin.get("/prometheus/api/v1/query", params=asked).json()
     assert answer["status"] == "success", answer
-    return {one["metric"].get("quantile", ""): float(one["value"][1]) for one in answer["data"]["result"]}
+    return {item["metric"].get("quantile", ""): float(item["value"][1]) for item in answer["data"]["result"]}
 
 
 @pytest.fixture
 def query(agent: SimulatedAgent) -> SimulatedQuery:
     made = SimulatedQuery("usual")
     agent.start(made)
-    agent.tell(agent.progress(made))
+    agent.send(agent.progress(made))
     return made
 
 
@@ -82,11 +84,11 @@ def test_published_baselines_are_series_of_the_hour(
     found = samples(admin, f'{NAME}{{query_id="{query.query_id}"}}', now)
     assert found == {"0.1": pytest.approx(20 + hour), "0.5": 100 + hour, "0.9": pytest.approx(180 + hour)}
     text = admin.get("/metrics").text
-    line = next(one for one in text.splitlines() if one.startswith(NAME) and 'quantile="0.5"' in one)
+    line = next(item for item in text.splitlines() if item.startswith(NAME) and 'quantile="0.5"' in item)
     assert 'query="usual"' in line and float(line.split()[-1]) == 100 + hour
 
 
-def test_the_past_has_what_is_usual_in_its_hours(
+def test_past_hours_have_their_baselines(
     admin: httpx.Client, agent: SimulatedAgent, server: LiveServer
 ) -> None:
     old = SimulatedQuery("older")
@@ -113,16 +115,18 @@ def test_a_set_holds_only_when_it_is_complete_and_replaces_the_one_before(admin:
     first, second = baseline_documents(rows(*many))
 
     def known() -> set[str]:
-        return {one["query_id"] for one in admin.get("/api/v1/baselines").json()["baselines"]}
+        return {item["query_id"] for item in admin.get("/api/v1/baselines").json()["baselines"]}
 
     assert admin.put("/api/v1/baselines", json=second).json()["complete"] is False
     assert known() == {"a"}
     packed = gzip.compress(json.dumps(first).encode())
     answer = admin.put("/api/v1/baselines", content=packed, headers={"Content-Encoding": "gzip"})
     assert answer.json()["complete"] is True
-    assert known() == {one[0] for one in many}
-    told = admin.get("/api/v1/baselines", params={"query_id": "id 7"}).json()
-    assert told["figures"]["input_rows_per_second"]["0.5"][5] == 12.0 and set(told["figures"]) == set(FIGURES)
+    assert known() == {item[0] for item in many}
+    output = admin.get("/api/v1/baselines", params={"query_id": "id 7"}).json()
+    assert output["figures"]["input_rows_per_second"]["0.5"][5] == 12.0 and set(output["figures"]) == set(
+        FIGURES
+    )
     assert admin.get("/api/v1/baselines", params={"query_id": "a"}).status_code == 404
 
 
@@ -131,7 +135,9 @@ def test_a_set_survives_a_restart(tmp_path: Path) -> None:
         with live_server(tmp_path) as server, server.client() as client:
             if turn == 0:
                 publish(client, ("a", "first", 1.0))
-            assert [one["query"] for one in client.get("/api/v1/baselines").json()["baselines"]] == ["first"]
+            assert [item["query"] for item in client.get("/api/v1/baselines").json()["baselines"]] == [
+                "first"
+            ]
 
 
 BARE: dict[str, Any] = {"query_id": "q", "app": "a", "query": "n", "made_at": 1.0}
@@ -163,7 +169,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_body_is_refused_in_words(admin: httpx.Client, case: str) -> None:
+def test_an_invalid_body_is_refused_with_a_message(admin: httpx.Client, case: str) -> None:
     body, words = WRONG[case]
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = admin.put("/api/v1/baselines", content=content)
@@ -188,9 +194,9 @@ def test_the_command_publishes_what_the_lake_holds(
     lake = Lake.open(str(tmp_path / "lake"), create=True)
     staging = lake.stage("baselines", "current")
     lake.commit(staging, staging.write("baselines", rows(("q", "from the lake", 3.0)), "0"))
-    said = cli("history", "rollup", "--lake", str(tmp_path / "lake"), "--publish", "--server", server.url)
-    assert said.code == 0 and "published: the baselines of 1 queries" in said.out, said.err
-    assert [one["query"] for one in admin.get("/api/v1/baselines").json()["baselines"]] == ["from the lake"]
+    result = cli("history", "rollup", "--lake", str(tmp_path / "lake"), "--publish", "--server", server.url)
+    assert result.code == 0 and "published: the baselines of 1 queries" in result.out, result.err
+    assert [item["query"] for item in admin.get("/api/v1/baselines").json()["baselines"]] == ["from the lake"]
 
 
 @pytest.fixture
@@ -199,7 +205,7 @@ def quick(tmp_path: Path) -> Iterator[LiveServer]:
         yield running
 
 
-def test_a_rule_fires_when_far_less_comes_than_is_usual(quick: LiveServer) -> None:
+def test_a_rule_fires_when_the_input_drops_below_a_tenth_of_the_baseline(quick: LiveServer) -> None:
     with quick.client() as admin, contextlib.closing(quick.agent()) as agent:
         agent.begin()
         dropped, same = SimulatedQuery("dropped"), SimulatedQuery("same")
@@ -211,11 +217,13 @@ def test_a_rule_fires_when_far_less_comes_than_is_usual(quick: LiveServer) -> No
         def firing() -> set[str]:
             found = admin.get("/api/v1/alerts").json()["alerts"]
             return {
-                one["query"] for one in found if one["name"] == "InputDropped" and one["state"] == "firing"
+                item["query"]
+                for item in found
+                if item["name"] == "InputDropped" and item["state"] == "firing"
             }
 
         def batch(rows: int) -> set[str]:
-            agent.tell(agent.progress(dropped, numInputRows=rows), agent.progress(same, numInputRows=300))
+            agent.send(agent.progress(dropped, numInputRows=rows), agent.progress(same, numInputRows=300))
             time.sleep(0.3)
             return firing()
 

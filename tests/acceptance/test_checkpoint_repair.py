@@ -78,9 +78,9 @@ def test_rewind_shows_its_plan_applies_it_and_can_be_undone(case: Path) -> None:
 
 def test_list_shows_possible_batches_and_reasons_for_the_others(case: Path) -> None:
     (case / "checkpoint/offsets/0").unlink()
-    told = controlplane("rewind", case / "checkpoint", "--list").stdout
-    assert "Batch 4 runs next. Possible values of --resume-at:" in told
-    assert "  3: yes" in told and "  2: no, offsets/0 does not exist" in told
+    output = controlplane("rewind", case / "checkpoint", "--list").stdout
+    assert "Batch 4 runs next. Possible values of --resume-at:" in output
+    assert "  3: yes" in output and "  2: no, offsets/0 does not exist" in output
     rows = json.loads(controlplane("rewind", case / "checkpoint", "--list", "--json").stdout)["batches"]
     assert {row["resume_at"]: row["possible"] for row in rows} == {3: True, 2: False, 1: False, 0: True}
 
@@ -89,10 +89,10 @@ def test_json_output_has_plan_backup_and_verdict(case: Path) -> None:
     done = controlplane(
         "rewind", case / "checkpoint", "--resume-at", "1", "--yes", "--assume-stopped", "--json"
     )
-    told = json.loads(done.stdout)
-    assert told["plan"]["kind"] == "rewind" and told["verdict"]["verdict"] == "ok"
-    assert told["backup"] == str(backup_of(case))
-    assert {step["action"] for step in told["plan"]["steps"]} == {"remove"}
+    output = json.loads(done.stdout)
+    assert output["plan"]["kind"] == "rewind" and output["verdict"]["verdict"] == "ok"
+    assert output["backup"] == str(backup_of(case))
+    assert {step["action"] for step in output["plan"]["steps"]} == {"remove"}
 
 
 def test_without_a_terminal_nothing_changes_without_yes(case: Path) -> None:
@@ -139,8 +139,8 @@ def test_a_lost_id_is_written_where_it_is_given(case: Path) -> None:
     assert "--query-id" in asked.stdout
     options = ("--query-id", known, "--yes", "--assume-stopped", "--json")
     done = controlplane("repair", case / "checkpoint", *options)
-    told = json.loads(done.stdout)
-    assert done.returncode == 0 and [offer["id"] for offer in told["repairs"]] == ["R-META-1"]
+    output = json.loads(done.stdout)
+    assert done.returncode == 0 and [offer["id"] for offer in output["repairs"]] == ["R-META-1"]
     assert json.loads((case / "checkpoint/metadata").read_text()) == {"id": known}
 
 
@@ -250,8 +250,8 @@ def test_forced_undo_is_checked(case: Path) -> None:
     (checkpoint / "offsets/2").write_text("v1\n{}\n-")
     options = ("--assume-stopped", "--json")
     assert controlplane("undo", backup_of(case), *options).returncode == 2
-    told = json.loads(controlplane("undo", backup_of(case), "--force", *options).stdout)
-    assert told["verdict"]["verdict"] == "ok" and told["verdict"]["next_batch"] == 4
+    output = json.loads(controlplane("undo", backup_of(case), "--force", *options).stdout)
+    assert output["verdict"]["verdict"] == "ok" and output["verdict"]["next_batch"] == 4
 
 
 def torn(case: Path) -> Path:
@@ -273,8 +273,8 @@ def test_batch_that_a_file_sink_may_have_needs_confirmation(case: Path) -> None:
 
 @pytest.mark.parametrize("case", [SINK], indirect=True)
 def test_the_way_back_that_repair_names_is_right_as_it_is_printed(case: Path) -> None:
-    told = controlplane("repair", torn(case), "--output", case / "out", "--yes", "--assume-stopped").stdout
-    (way,) = [line for line in told.splitlines() if line.strip().startswith("controlplane rewind")]
+    output = controlplane("repair", torn(case), "--output", case / "out", "--yes", "--assume-stopped").stdout
+    (way,) = [line for line in output.splitlines() if line.strip().startswith("controlplane rewind")]
     done = controlplane(*shlex.split(way)[1:], "--yes", "--assume-stopped")
     assert done.returncode == 0, done.stderr
     judged = controlplane("doctor", case / "checkpoint", "--output", case / "out").stdout
@@ -288,7 +288,7 @@ def known_to(agent: SimulatedAgent, case: Path) -> SimulatedQuery:
     query_id = json.loads((case / "checkpoint/metadata").read_text())["id"]
     query = SimulatedQuery("repaired", query_id=query_id, active=True)
     agent.start(query)
-    agent.tell(agent.progress(query))
+    agent.send(agent.progress(query))
     return query
 
 
@@ -331,7 +331,7 @@ def test_a_copy_is_operated_on_while_its_original_runs(
     copy = shutil.copytree(original, tmp_path / "copy")
     unknown = controlplane("rewind", copy, *rewind)
     assert unknown.returncode == 2 and "if this is a copy of that, give --relocate" in unknown.stderr
-    agent.tell(("status", agent.status(query, facts={"checkpoint": f"file:{original}"})))
+    agent.send(("status", agent.status(query, facts={"checkpoint": f"file:{original}"})))
     assert controlplane("rewind", original, *rewind).returncode == 2
     done = controlplane("rewind", copy, *rewind)
     assert done.returncode == 0, done.stderr
@@ -339,7 +339,7 @@ def test_a_copy_is_operated_on_while_its_original_runs(
 
 @pytest.mark.parametrize("case", [SINK], indirect=True)
 @pytest.mark.parametrize("command", [("rewind", "--resume-at", "2"), ("repair",)])
-def test_of_a_query_that_writes_files_the_output_is_asked_for(
+def test_a_query_that_writes_files_requires_the_output(
     command: tuple[str, ...],
     case: Path,
     server: LiveServer,
@@ -348,7 +348,7 @@ def test_of_a_query_that_writes_files_the_output_is_asked_for(
 ) -> None:
     monkeypatch.setenv("CONTROLPLANE_TOKEN", server.admin_token)
     query, before = known_to(agent, case), content(case)
-    agent.tell(agent.progress(query, sink={"description": "FileSink[file:/lake/out]"}))
+    agent.send(agent.progress(query, sink={"description": "FileSink[file:/lake/out]"}))
     agent.terminated(query)
     options = ("--yes", "--assume-stopped", "--server", server.url)
     refused = controlplane(command[0], case / "checkpoint", *command[1:], *options)

@@ -16,9 +16,9 @@ from controlplane.actions import guards, transitions
 from controlplane.checkpoints.inventory.collector import collect
 from controlplane.checkpoints.inventory.model import to_json
 from controlplane.model import Role
+from tests.acceptance.checkpoint_files import inventory, write
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, restarts
-from tests.acceptance.written import inventory, write
 
 Json = dict[str, Any]
 SHAPE: Json = {
@@ -34,7 +34,7 @@ def query(agent: SimulatedAgent) -> SimulatedQuery:
     """A running query that has committed batches 0 and 1."""
     started = SimulatedQuery(f"q-{uuid.uuid4().hex[:6]}")
     agent.start(started)
-    agent.tell(*(agent.progress(started, stateOperators=[]) for _ in range(2)))
+    agent.send(*(agent.progress(started, stateOperators=[]) for _ in range(2)))
     return started
 
 
@@ -77,9 +77,9 @@ def test_an_inventory_is_judged_and_shown(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, tmp_path: Path
 ) -> None:
     assert seen(operator, query)["checkpoint"]["verdict"] == "unknown"
-    agent.tell(inventory(query, write(tmp_path, query.query_id, 1), "started"))
-    told = judged(operator, query, "ok")
-    checkpoint = told["checkpoint"]
+    agent.send(inventory(query, write(tmp_path, query.query_id, 1), "started"))
+    output = judged(operator, query, "ok")
+    checkpoint = output["checkpoint"]
     assert checkpoint["summary"] == "The next start resumes at batch 2."
     assert (
         checkpoint["last_planned_batch"],
@@ -88,7 +88,7 @@ def test_an_inventory_is_judged_and_shown(
     ) == (1, 1, 2)
     assert (checkpoint["files"], checkpoint["stale"], checkpoint["collecting"]) == (5, False, False)
     assert (checkpoint["why"], checkpoint["target_spark"]) == ("started", "4.3.0")
-    assert [g["files"] for g in told["growth"]] == [5]
+    assert [g["files"] for g in output["growth"]] == [5]
     assert query.query_id in {
         c["query_id"] for c in operator.get("/api/v1/checkpoints").json()["checkpoints"]
     }
@@ -100,7 +100,7 @@ def test_an_inventory_is_judged_and_shown(
 def test_the_raw_event_keeps_the_inventory_by_its_figures_only(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, tmp_path: Path
 ) -> None:
-    agent.tell(inventory(query, write(tmp_path, query.query_id, 1)))
+    agent.send(inventory(query, write(tmp_path, query.query_id, 1)))
     events = operator.get(f"/api/v1/queries/{query.query_id}/events", params={"type": "inventory"}).json()[
         "events"
     ]
@@ -113,7 +113,7 @@ def test_a_start_on_a_broken_checkpoint_is_refused_and_can_be_forced(
     root = write(tmp_path, query.query_id, 1)
     agent.terminated(query, "boom")
     (root / "offsets/1").write_text("v1\n")
-    agent.tell(inventory(query, root, "failed"))
+    agent.send(inventory(query, root, "failed"))
     assert judged(operator, query, "broken")["checkpoint"]["counts"]["error"] == 1
     broken = looks(query, lambda: root, lambda driver: driver.terminated(query, "it broke", "X"))
     agent.serve_commands(broken)
@@ -136,7 +136,7 @@ def test_the_reason_of_a_failed_query_names_what_the_doctor_found(
     root = write(tmp_path, query.query_id, 1)
     (root / "commits/1").write_text("nonsense")
     agent.terminated(query, "java.lang.IllegalStateException: Incomplete log file")
-    agent.tell(inventory(query, root, "failed"))
+    agent.send(inventory(query, root, "failed"))
     judged(operator, query, "broken")
     reason = operator.get(f"/api/v1/queries/{query.query_id}").json()["reason"]
     assert "The checkpoint is broken: commits/1 cannot be read" in reason
@@ -148,7 +148,7 @@ def looks(
     then: Callable[[SimulatedAgent], Any] | None = None,
 ) -> Any:
     """Obeys like a driver that also takes inventories; what follows a start is a batch, unless told."""
-    obey = restarts(query, then or (lambda driver: driver.tell(driver.progress(query))))
+    obey = restarts(query, then or (lambda driver: driver.send(driver.progress(query))))
 
     def doing(agent: SimulatedAgent, command: Json) -> Json:
         if command["action"] != "inventory":
@@ -156,13 +156,13 @@ def looks(
         place = root()
         if place is None:
             return {"state": "failed", "reason": "the storage does not answer", "code": "unreadable"}
-        agent.tell(inventory(query, place))
+        agent.send(inventory(query, place))
         return {"state": "succeeded", "evidence": {"files": 5, "seconds": 0.1}}
 
     return doing
 
 
-def test_before_a_restart_a_fresh_inventory_is_asked_of_the_agent(
+def test_before_a_restart_the_agent_takes_a_new_inventory(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, tmp_path: Path
 ) -> None:
     agent.serve_commands(looks(query, lambda: write(tmp_path, query.query_id, 1)))
@@ -192,7 +192,7 @@ def test_a_batch_in_flight_is_no_reason_against_a_restart(
     assert ended(operator, ask(operator, query))["state"] == "succeeded"
 
 
-def test_where_nobody_can_look_the_restart_goes_on_and_says_so(
+def test_without_access_to_the_checkpoint_the_restart_goes_on_and_reports_it(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
 ) -> None:
     agent.serve_commands(looks(query, lambda: None))
@@ -202,11 +202,11 @@ def test_where_nobody_can_look_the_restart_goes_on_and_says_so(
     assert seen(operator, query)["checkpoint"]["trouble"] == "the storage does not answer"
 
 
-def test_an_agent_that_never_looks_holds_a_restart_for_a_while_only(
+def test_an_agent_that_never_takes_an_inventory_delays_a_restart_for_a_limited_time(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transitions, "INVENTORY_WAIT_SECONDS", 1.0)
-    healthy = restarts(query, lambda driver: driver.tell(driver.progress(query)))
+    healthy = restarts(query, lambda driver: driver.send(driver.progress(query)))
     agent.serve_commands(
         lambda driver, c: {"state": "running"} if c["action"] == "inventory" else healthy(driver, c)
     )
@@ -218,7 +218,7 @@ def test_an_agent_that_never_looks_holds_a_restart_for_a_while_only(
     assert done["evidence"]["checkpoint"] == "not checked: no inventory arrived within 1 s"
 
 
-def test_an_inventory_on_demand_is_asked_of_the_agent_and_of_nobody_else(
+def test_an_inventory_on_demand_goes_to_the_agent_of_the_query_only(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, tmp_path: Path
 ) -> None:
     path = f"/api/v1/checkpoints/{query.query_id}/inventory"
@@ -229,15 +229,15 @@ def test_an_inventory_on_demand_is_asked_of_the_agent_and_of_nobody_else(
     commands = agent.poll()
     assert [(c["action"], c["query_id"]) for c in commands] == [("inventory", query.query_id)]
     agent.answer(commands[0], {"state": "succeeded", "evidence": {"files": 5}})
-    agent.tell(inventory(query, write(tmp_path, query.query_id, 1)))
+    agent.send(inventory(query, write(tmp_path, query.query_id, 1)))
     assert judged(operator, query, "ok")["checkpoint"]["collecting"] is False
-    agent.tell(("app_ended", {"reason": "exit"}))
+    agent.send(("app_ended", {"reason": "exit"}))
     gone = operator.post(path, json={})
     assert (gone.status_code, gone.json()["error"]["code"]) == (409, "cannot_look")
     assert "--checkpoint-root" in gone.json()["error"]["message"]
 
 
-def test_the_server_looks_itself_below_its_roots_only(tmp_path: Path) -> None:
+def test_the_server_takes_inventories_below_its_roots_only(tmp_path: Path) -> None:
     root, secret = tmp_path / "lake", tmp_path / "secret"
     secret.mkdir()
     (secret / "metadata").write_text("hunter2")
@@ -257,8 +257,8 @@ def test_the_server_looks_itself_below_its_roots_only(tmp_path: Path) -> None:
         ):
             agent.start(query)
             facts = {"checkpoint": f"file://{place}"}
-            agent.tell(("status", agent.status(query, facts=facts)))
-        agent.tell(("app_ended", {"reason": "exit"}))
+            agent.send(("status", agent.status(query, facts=facts)))
+        agent.send(("app_ended", {"reason": "exit"}))
         agent.close()
         answers = {
             query.name: admin.post(f"/api/v1/checkpoints/{query.query_id}/inventory", json={})
@@ -267,8 +267,8 @@ def test_the_server_looks_itself_below_its_roots_only(tmp_path: Path) -> None:
         assert answers["inside"].json() == {"requested": True, "by": "server"}
         assert judged(admin, inside, "ok")["checkpoint"]["collector"] == "server, fsspec file"
         assert answers["outside"].json() == {"requested": True, "by": "server"}
-        told = eventually(lambda: seen(admin, outside)["checkpoint"]["trouble"])
-        assert "not below a checkpoint root of the server" in told
+        output = eventually(lambda: seen(admin, outside)["checkpoint"]["trouble"])
+        assert "not below a checkpoint root of the server" in output
         assert seen(admin, outside)["checkpoint"]["verdict"] == "unknown"
         assert judged(admin, linked, "broken")
         kept = admin.get(f"/api/v1/checkpoints/{linked.query_id}/inventory").json()
@@ -281,7 +281,7 @@ def test_a_changed_shape_is_compared_with_the_run_before(
     def began(shape: Json) -> None:
         agent.start(query)
         facts = {"checkpoint": "/c", "shape": shape}
-        agent.tell(("status", agent.status(query, facts=facts)))
+        agent.send(("status", agent.status(query, facts=facts)))
 
     def shape_of(run_id: str) -> Json | None:
         found = seen(operator, query)["shape"]
@@ -296,7 +296,7 @@ def test_a_changed_shape_is_compared_with_the_run_before(
         **SHAPE,
         "sources": [*SHAPE["sources"], {"type": "kafka", "description": "KafkaV2[Subscribe[b]]"}],
     }
-    told = operator.post(
+    output = operator.post(
         "/api/v1/preflight",
         json={
             "app": agent.app,
@@ -306,24 +306,24 @@ def test_a_changed_shape_is_compared_with_the_run_before(
             "shape": changed,
         },
     ).json()
-    assert (told["verdict"], told["against"]["run_id"]) == ("not_allowed", first)
+    assert (output["verdict"], output["against"]["run_id"]) == ("not_allowed", first)
     began(changed)
     found = eventually(lambda: shape_of(query.run_id))
     assert (found["verdict"], found["previous_run_id"]) == ("not_allowed", first)
     assert found["findings"][0]["rule"].startswith("sources")
     shown = operator.get(f"/api/v1/queries/{query.query_id}/shape").json()
     assert (shown["run_id"], shown["shape"]) == (query.run_id, changed)
-    agent.tell(inventory(query, write(tmp_path, query.query_id, 1), "started"))
+    agent.send(inventory(query, write(tmp_path, query.query_id, 1), "started"))
     assert "run.not-allowed" in {f["check"] for f in judged(operator, query, "risky")["findings"]}
 
 
-def test_what_was_reported_tells_that_an_offset_was_edited(
+def test_an_edited_offset_is_found_by_comparison_with_the_reports(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, tmp_path: Path
 ) -> None:
     root = write(tmp_path, query.query_id, 1)
     text = (root / "offsets/1").read_text()
     (root / "offsets/1").write_text(text.replace('{"0":200}', '{"0":5}').replace('{"0":100}', '{"0":5}'))
-    agent.tell(inventory(query, root))
+    agent.send(inventory(query, root))
     found = judged(operator, query, "risky")["findings"]
     assert "log.offset-differs" in {finding["check"] for finding in found}
 
@@ -341,49 +341,49 @@ def test_what_is_posted_is_judged_like_the_doctor_does(operator: httpx.Client, t
 @pytest.mark.parametrize(
     "document", [{}, {"format": "x"}, {"format": "spark-checkpoint-inventory", "version": 1}], ids=repr
 )
-def test_an_inventory_that_is_none_is_told_and_breaks_nothing(
+def test_an_invalid_inventory_is_reported_and_breaks_nothing(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, document: Json
 ) -> None:
-    answer = agent.tell(("inventory", {"id": query.query_id, "runId": query.run_id, "inventory": document}))
+    answer = agent.send(("inventory", {"id": query.query_id, "runId": query.run_id, "inventory": document}))
     assert answer["rejected"] == []
-    told = judged(operator, query, "unreadable")
-    assert told["checkpoint"]["trouble"]
+    output = judged(operator, query, "unreadable")
+    assert output["checkpoint"]["trouble"]
 
 
 def test_an_event_without_an_inventory_is_a_rejected_line(
     agent: SimulatedAgent, query: SimulatedQuery
 ) -> None:
-    answer = agent.tell(
+    answer = agent.send(
         ("inventory", {"id": query.query_id, "inventory": [1]}), ("inventory", {"inventory": {}})
     )
     assert [rejected["line"] for rejected in answer["rejected"]] == [1, 2]
 
 
-def test_metrics_tell_the_findings(
+def test_metrics_have_the_findings(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, tmp_path: Path
 ) -> None:
     root = write(tmp_path, query.query_id, 1)
     (root / "commits/1").write_text("nonsense")
-    agent.tell(inventory(query, root))
+    agent.send(inventory(query, root))
     judged(operator, query, "broken")
     lines = [line for line in operator.get("/metrics").text.splitlines() if query.query_id in line]
     assert any("checkpoint_findings" in line and 'check="log.commit-unreadable"' in line for line in lines)
     assert any("checkpoint_files" in line and line.endswith(" 5.0") for line in lines)
 
 
-def test_a_size_that_no_file_has_costs_nobody_else_a_figure(
+def test_an_impossible_file_size_leaves_the_metrics_of_other_checkpoints_intact(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, tmp_path: Path
 ) -> None:
     kind, data = inventory(query, write(tmp_path, query.query_id, 1))
     data["inventory"]["files"][0][1] = 10**400
-    agent.tell((kind, data))
+    agent.send((kind, data))
     assert "negative or exceeds 63 bits" in judged(operator, query, "unreadable")["checkpoint"]["trouble"]
-    told = operator.get("/metrics")
-    assert told.status_code == 200
-    assert any("query_up" in line and query.query_id in line for line in told.text.splitlines())
+    output = operator.get("/metrics")
+    assert output.status_code == 200
+    assert any("query_up" in line and query.query_id in line for line in output.text.splitlines())
 
 
-def test_an_ended_query_is_looked_at_anew_before_a_start(
+def test_a_new_inventory_of_an_ended_query_is_taken_before_a_start(
     agent: SimulatedAgent,
     query: SimulatedQuery,
     operator: httpx.Client,
@@ -393,7 +393,7 @@ def test_an_ended_query_is_looked_at_anew_before_a_start(
     monkeypatch.setattr(guards, "FRESH_AFTER_END_SECONDS", 2.0)
     root = write(tmp_path, query.query_id, 1)
     agent.terminated(query)
-    agent.tell(inventory(query, root, "stopped"))
+    agent.send(inventory(query, root, "stopped"))
     judged(operator, query, "ok")
     judged_by = time.time()
     (root / "offsets/1").write_text("v1\n")
@@ -404,7 +404,7 @@ def test_an_ended_query_is_looked_at_anew_before_a_start(
     assert (done["state"], done["evidence"]["code"]) == ("refused", "checkpoint_broken")
 
 
-def test_an_agent_is_told_to_look_for_less_time_than_a_start_waits(
+def test_the_time_limit_of_an_inventory_is_shorter_than_the_wait_of_a_start(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
 ) -> None:
     ask(operator, query)
@@ -460,15 +460,15 @@ def test_an_agent_asks_for_its_own_app_only(server: LiveServer) -> None:
         assert client.post("/api/v1/preflight", json={"app": "bank", "shape": {}}).status_code == 403
 
 
-def test_what_an_unasked_inventory_of_a_running_query_finds_broken_is_looked_at_once_more(
+def test_a_broken_verdict_of_a_running_query_is_confirmed_by_a_second_inventory(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, tmp_path: Path
 ) -> None:
     root = write(tmp_path, query.query_id, 1)
     (root / "offsets/1").rename(root / "held")
-    agent.tell(inventory(query, root, "started"))
+    agent.send(inventory(query, root, "started"))
     [command] = eventually(lambda: agent.poll(1.0))
     assert command["action"] == "inventory"
     (root / "held").rename(root / "offsets/1")
-    agent.tell(inventory(query, root))
+    agent.send(inventory(query, root))
     assert judged(operator, query, "ok")["checkpoint"]["verdict"] == "ok"
     agent.answer(command, {"state": "succeeded", "evidence": {}})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import Cli, Said
+from tests.acceptance.conftest import Cli, CliResult
 from tests.acceptance.live import LiveServer
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, restarts
 
@@ -19,11 +19,11 @@ from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, restarts
 def query(agent: SimulatedAgent) -> SimulatedQuery:
     started = SimulatedQuery(f"enrich-{agent.agent[:6]}")
     agent.start(started)
-    agent.tell(agent.progress(started), agent.progress(started))
+    agent.send(agent.progress(started), agent.progress(started))
     return started
 
 
-def mistake(said: Said) -> str:
+def mistake(said: CliResult) -> str:
     """The one line of a user's mistake."""
     assert (said.code, said.out) == (2, "")
     assert len(said.err.strip().splitlines()) == 1
@@ -44,7 +44,7 @@ def test_the_fleet_is_a_table_or_json(cli: Cli, query: SimulatedQuery) -> None:
 def test_a_restart_by_any_name_ends_with_0_when_it_is_verified(
     cli: Cli, agent: SimulatedAgent, query: SimulatedQuery, way: str
 ) -> None:
-    agent.serve_commands(restarts(query, lambda driver: driver.tell(driver.progress(query))))
+    agent.serve_commands(restarts(query, lambda driver: driver.send(driver.progress(query))))
     names = {
         "name": query.name,
         "app/name": f"orders/{query.name}",
@@ -68,13 +68,15 @@ def test_a_failure_ends_with_1_and_names_condition_and_advice(
     assert said.out.count("Restart the query once") == 1
 
 
-def test_a_refusal_ends_with_1_and_json_tells_the_action(cli: Cli, query: SimulatedQuery) -> None:
+def test_a_refusal_exits_with_1_and_json_has_the_action(cli: Cli, query: SimulatedQuery) -> None:
     said = cli("start", query.query_id, "--json")
     assert said.code == 1
     assert json.loads(said.out)["action"]["evidence"]["code"] == "already_running"
 
 
-def test_waiting_too_short_ends_with_1_and_says_how_to_go_on(cli: Cli, query: SimulatedQuery) -> None:
+def test_a_wait_that_is_too_short_exits_with_1_and_shows_how_to_follow_the_action(
+    cli: Cli, query: SimulatedQuery
+) -> None:
     said = cli("stop", query.query_id, "--wait", "0.1")
     assert said.code == 1
     assert "still requested" in said.out
@@ -129,7 +131,7 @@ def test_a_bad_token_is_the_users_mistake(cli: Cli, monkeypatch: pytest.MonkeyPa
     assert "cannot read the token file" in mistake(cli("queries"))
 
 
-def test_a_viewer_may_look_and_not_touch(
+def test_a_viewer_may_read_and_not_act(
     cli: Cli, query: SimulatedQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = cli("token", "create", "--role", "viewer").out.strip()

@@ -47,7 +47,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         agent, query = server.agent(), SimulatedQuery("enrich")
         agent.begin()
         agent.start(query)
-        agent.tell(agent.progress(query))
+        agent.send(agent.progress(query))
         yield World(server, admin, agent, query, ahead)
         agent.close()
 
@@ -75,7 +75,7 @@ def test_a_start_that_shows_no_batch_is_unverified_and_a_late_batch_does_not_cha
     assert world.later(60, action)["state"] == "running"
     done = world.later(65, action)
     assert done["state"] == "unverified"
-    world.agent.tell(world.agent.progress(world.query))
+    world.agent.send(world.agent.progress(world.query))
     assert world.later(1, action)["state"] == "unverified"
 
 

@@ -44,7 +44,7 @@ def driver(server: LiveServer) -> Iterator[SimulatedAgent]:
 def query(driver: SimulatedAgent) -> SimulatedQuery:
     started = SimulatedQuery("enrich")
     driver.start(started)
-    driver.tell(*[driver.progress(started) for _ in range(5)])
+    driver.send(*[driver.progress(started) for _ in range(5)])
     return started
 
 
@@ -131,7 +131,7 @@ def test_the_worst_comes_first_and_the_counts_add_up(driver: SimulatedAgent, adm
     good, bad = SimulatedQuery("aaa"), SimulatedQuery("zzz")
     for query in (good, bad):
         driver.start(query)
-        driver.tell(driver.progress(query))
+        driver.send(driver.progress(query))
     driver.terminated(bad, "java.io.IOException: disk on fire", "STREAM_FAILED")
     answer = admin.get("/api/v1/queries", params={"app": driver.app}).json()
     assert [q["name"] for q in answer["queries"]] == ["zzz", "aaa"]
@@ -147,7 +147,7 @@ def test_a_new_checkpoint_takes_the_place_of_the_old_one(
     driver.terminated(query)
     again = SimulatedQuery("enrich")
     driver.start(again)
-    driver.tell(driver.progress(again))
+    driver.send(driver.progress(again))
     assert [q["query_id"] for q in fleet(admin, app=driver.app)] == [again.query_id]
     assert admin.get(f"/api/v1/queries/{query.query_id}").json()["superseded_by"] == again.query_id
 
@@ -169,7 +169,7 @@ def _with_status(admin: httpx.Client, query_id: str, status: str) -> dict[str, A
     return detail if detail["changes"] and detail["changes"][0]["status"] == status else None
 
 
-def test_the_metrics_tell_of_an_agent_without_a_query(driver: SimulatedAgent, admin: httpx.Client) -> None:
+def test_the_metrics_have_an_agent_without_a_query(driver: SimulatedAgent, admin: httpx.Client) -> None:
     assert f'agent="{driver.agent}"' in admin.get("/metrics").text
 
 
@@ -185,7 +185,7 @@ def test_what_the_server_knew_it_knows_after_a_restart(tmp_path: Path) -> None:
         driver = first.agent()
         driver.begin()
         driver.start(query)
-        driver.tell(driver.progress(query), driver.progress(query))
+        driver.send(driver.progress(query), driver.progress(query))
         first.plane.tick()
         with first.client() as admin:
             path = f"/api/v1/queries/{query.query_id}"
@@ -220,14 +220,14 @@ def test_a_query_whose_first_start_failed_is_in_the_fleet_with_its_failure_until
 ) -> None:
     boom = "org.apache.spark.sql.AnalysisException: [TABLE_OR_VIEW_NOT_FOUND] The table or view `x` cannot be found."
     failed = {"id": None, "name": "enrich", "method": "start", "exception": boom, "errorClass": None}
-    driver.tell(("start_failed", failed))
+    driver.send(("start_failed", failed))
     (row,) = fleet(admin, app=driver.app)
     assert (row["name"], row["status"], row["run_id"]) == ("enrich", "failed", None)
     assert "TABLE_OR_VIEW_NOT_FOUND" in row["reason"]
     detail = admin.get(f"/api/v1/queries/{row['query_id']}").json()
     assert detail["failure"]["condition"] == "TABLE_OR_VIEW_NOT_FOUND"
-    told = admin.get(f"/api/v1/queries/{row['query_id']}/events").json()["events"]
-    assert [event["type"] for event in told] == ["start_failed"]
+    output = admin.get(f"/api/v1/queries/{row['query_id']}/events").json()["events"]
+    assert [event["type"] for event in output] == ["start_failed"]
     started = SimulatedQuery("enrich")
     driver.start(started)
     assert [row["query_id"] for row in fleet(admin, app=driver.app)] == [started.query_id]

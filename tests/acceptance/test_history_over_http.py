@@ -111,12 +111,12 @@ def past(tmp_path: Path) -> Iterator[Past]:
         agent, query = server.agent(), SimulatedQuery("orders")
         began = (time.time() - 5 * DAY) // 120 * 120
         tell_the_past(agent, query, began)
-        agent.tell(agent.progress(query))
+        agent.send(agent.progress(query))
         yield Past(server, client, query, began, lake)
         agent.close()
 
 
-def test_what_moved_to_the_lake_is_told_as_it_was_when_the_store_had_it(past: Past) -> None:
+def test_answers_are_the_same_from_the_lake_as_from_the_store(past: Past) -> None:
     before, stored = past.answers(), past.stored()
     assert [len(answer["progress"]) for answer in before[:2]] == [BATCHES, 26]
     assert all(answer["data"]["result"] for answer in before[2:])
@@ -125,8 +125,8 @@ def test_what_moved_to_the_lake_is_told_as_it_was_when_the_store_had_it(past: Pa
     past.server.plane.prune()
     assert past.stored() == stored - BATCHES - 1
     assert past.answers() == before
-    told = past.history()
-    assert (told["offloaded_until"], told["rows"], told["error"]) == (
+    output = past.history()
+    assert (output["offloaded_until"], output["rows"], output["error"]) == (
         commit.facts["until"],
         commit.rows,
         None,
@@ -134,7 +134,7 @@ def test_what_moved_to_the_lake_is_told_as_it_was_when_the_store_had_it(past: Pa
     assert "controlplane_lake_events_lost_total 0" in past.client.get("/metrics").text
 
 
-def test_what_happened_is_told_by_the_lake_once_it_was_moved(past: Past) -> None:
+def test_the_timeline_comes_from_the_lake_once_events_were_moved(past: Past) -> None:
     path = f"/api/v1/queries/{past.query.query_id}/timeline"
     stretch: dict[str, Any] = {"start": past.began - 60, "end": time.time()}
     nothing = past.client.get(path, params=stretch).json()
@@ -170,7 +170,7 @@ def test_nothing_leaves_the_store_while_the_lake_is_damaged(past: Past) -> None:
     assert past.answers() == before
 
 
-def test_a_lake_that_is_gone_costs_the_far_past_and_nothing_else(past: Past) -> None:
+def test_a_missing_lake_removes_the_older_history_and_nothing_else(past: Past) -> None:
     past.move()
     past.server.plane.history.advance()
     past.server.plane.prune()
@@ -179,8 +179,8 @@ def test_a_lake_that_is_gone_costs_the_far_past_and_nothing_else(past: Past) -> 
     recent = {"start": end - 600, "end": end}
     path = f"/api/v1/queries/{past.query.query_id}/progress"
     assert len(past.client.get(path, params=recent).json()["progress"]) == 1
-    told = past.client.get(path, params={"start": past.began, "end": end}).json()
-    assert len(told["progress"]) == 1 and "there is no lake" in told["notes"][0]
+    output = past.client.get(path, params={"start": past.began, "end": end}).json()
+    assert len(output["progress"]) == 1 and "there is no lake" in output["notes"][0]
     assert "there is no lake" in past.client.get(path.replace("progress", "timeline")).json()["notes"][0]
     up = past.range("spark_streaming_batch_duration_seconds", past.began, past.began + 250, 15)
     assert up["data"]["result"] == [] and "there is no lake" in up["warnings"][0]
@@ -197,13 +197,13 @@ def test_the_byte_limit_waits_for_no_lake_and_counts_what_it_cost(past: Past) ->
     assert f"controlplane_lake_events_lost_total {gone.lost}" in past.client.get("/metrics").text
 
 
-def test_a_query_that_only_the_lake_knows_is_told_by_its_id(past: Past) -> None:
+def test_a_query_that_only_the_lake_holds_is_found_by_its_id(past: Past) -> None:
     strange = SimulatedQuery("imported")
     at = datetime(2026, 1, 2, 3, tzinfo=UTC).timestamp()
     put_into_the_lake(past.lake, strange, at)
     path = f"/api/v1/queries/{strange.query_id}/progress"
-    told = past.client.get(path, params={"start": at - 60, "end": at + 600})
-    assert [point["batch_id"] for point in told.json()["progress"]] == list(range(10))
+    output = past.client.get(path, params={"start": at - 60, "end": at + 600})
+    assert [point["batch_id"] for point in output.json()["progress"]] == list(range(10))
     expression = f'spark_streaming_batch_duration_seconds{{query_id="{strange.query_id}"}}'
     [series] = past.range(expression, at, at + 100, 15)["data"]["result"]
     assert series["metric"]["query"] == "imported"

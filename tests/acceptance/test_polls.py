@@ -100,7 +100,7 @@ def test_a_poll_answers_204_when_its_time_is_over(agent: SimulatedAgent) -> None
     assert 0.25 < time.perf_counter() - began < 2.0
 
 
-def test_a_server_told_to_stop_lets_all_polls_go(tmp_path: Path) -> None:
+def test_a_server_that_stops_ends_all_polls(tmp_path: Path) -> None:
     with live_server(tmp_path) as running, held(running.url, running.agent_token, POLLS) as holder:
         assert eventually(lambda: running.plane.outbox.held_polls == POLLS, 20)
         running.server.should_exit = True

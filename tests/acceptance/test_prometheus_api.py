@@ -36,7 +36,7 @@ def orders(server: LiveServer) -> Iterator[SimulatedQuery]:
     driver.begin()
     query = SimulatedQuery("orders")
     driver.start(query)
-    driver.tell(driver.progress(query), driver.progress(query))
+    driver.send(driver.progress(query), driver.progress(query))
     yield query
     driver.close()
 
@@ -94,7 +94,7 @@ def test_labels_and_series_of_what_is_live(admin: httpx.Client, orders: Simulate
     assert data(admin, "label/phase/values", **unnamed) == ["addBatch", "triggerExecution"]
 
 
-def test_a_limit_cuts_lists_and_says_so(admin: httpx.Client, orders: SimulatedQuery) -> None:
+def test_a_limit_cuts_lists_with_a_warning(admin: httpx.Client, orders: SimulatedQuery) -> None:
     for path in (f"{BASE}/label/__name__/values", f"{BASE}/labels"):
         answer = admin.get(path, params={"limit": 2}).json()
         assert (len(answer["data"]), answer["warnings"]) == (2, ["results truncated due to limit"])
@@ -127,9 +127,9 @@ def test_metadata_and_build(admin: httpx.Client) -> None:
 # -- who asks, and what ----------------------------------------------------------------------------
 
 
-def test_whoever_may_not_ask_hears_it_in_our_one_shape(server: LiveServer) -> None:
-    with server.client("") as nobody, server.client(server.token(Role.AGENT)) as agent:
-        for client, status in ((nobody, 401), (agent, 403)):
+def test_unauthorized_requests_get_the_error_format_of_the_api(server: LiveServer) -> None:
+    with server.client("") as anonymous, server.client(server.token(Role.AGENT)) as agent:
+        for client, status in ((anonymous, 401), (agent, 403)):
             answer = client.get(f"{BASE}/query", params={"query": "1"})
             assert answer.status_code == status
             assert set(answer.json()["error"]) == {"code", "message", "detail"}
@@ -158,7 +158,7 @@ def test_whoever_may_not_ask_hears_it_in_our_one_shape(server: LiveServer) -> No
         ("label/a b/values", {}, (400, "bad_data")),
     ],
 )
-def test_a_question_that_cannot_be_answered_is_refused_in_prometheus_words(
+def test_an_invalid_request_gets_an_error_in_prometheus_format(
     admin: httpx.Client, path: str, parameters: dict[str, str], expected: tuple[int, str]
 ) -> None:
     answer = admin.get(f"{BASE}/{path}", params=parameters)
@@ -166,7 +166,7 @@ def test_a_question_that_cannot_be_answered_is_refused_in_prometheus_words(
     assert "Traceback" not in answer.text
 
 
-def test_a_form_that_is_too_large_is_refused_in_prometheus_words(admin: httpx.Client) -> None:
+def test_a_form_that_is_too_large_gets_an_error_in_prometheus_format(admin: httpx.Client) -> None:
     answer = admin.post(f"{BASE}/query", data={"query": "1" * 300_000})
     assert error(answer) == (413, "bad_data")
 
@@ -174,7 +174,7 @@ def test_a_form_that_is_too_large_is_refused_in_prometheus_words(admin: httpx.Cl
 # -- series that answer late, or not -----------------------------------------------------------------
 
 
-class Room:
+class FakeSeries:
     """Series that come when they are let."""
 
     def __init__(self, series: Sequence[Series] = (), problem: Exception | None = None):
@@ -196,25 +196,25 @@ class Room:
 
 
 @pytest.fixture
-def room(server: LiveServer) -> Iterator[Room]:
+def fake_series(server: LiveServer) -> Iterator[FakeSeries]:
     """Instead of the server's own series."""
-    before, room = server.plane.series, Room()
-    object.__setattr__(server.plane, "series", room)
-    yield room
-    room.go.set()
+    before, fake_series = server.plane.series, FakeSeries()
+    object.__setattr__(server.plane, "series", fake_series)
+    yield fake_series
+    fake_series.go.set()
     object.__setattr__(server.plane, "series", before)
 
 
-def test_a_look_back_of_one_s_own_is_honoured(admin: httpx.Client, room: Room) -> None:
-    room.series = [series_of({"__name__": "m"}, {1000.0: 1.0})]
-    room.go.set()
+def test_the_lookback_delta_parameter_is_used(admin: httpx.Client, fake_series: FakeSeries) -> None:
+    fake_series.series = [series_of({"__name__": "m"}, {1000.0: 1.0})]
+    fake_series.go.set()
     for delta, found in (("20", 1), ("5s", 0), ("0", 1), ("-1", 1)):
         asked = {"query": "m", "time": "1010", "lookback_delta": delta}
         assert len(data(admin, "query", **asked)["result"]) == found, delta
 
 
-def test_while_four_are_computed_a_fifth_waits_and_is_then_sent_away(
-    server: LiveServer, admin: httpx.Client, room: Room
+def test_a_fifth_concurrent_query_waits_and_is_then_refused(
+    server: LiveServer, admin: httpx.Client, fake_series: FakeSeries
 ) -> None:
     answers: list[httpx.Response] = []
 
@@ -225,23 +225,21 @@ def test_while_four_are_computed_a_fifth_waits_and_is_then_sent_away(
     threads = [threading.Thread(target=ask) for _ in range(MAX_EVALUATIONS)]
     for thread in threads:
         thread.start()
-    assert all(room.asked.acquire(timeout=20.0) for _ in threads)
+    assert all(fake_series.asked.acquire(timeout=20.0) for _ in threads)
     assert error(admin.get(f"{BASE}/query", params={"query": "1"})) == (503, "timeout")
     # What needs no evaluation, and everything else, goes on.
     assert data(admin, "metadata", limit=1)
     assert admin.get("/api/v1/queries").status_code == 200
-    room.go.set()
+    fake_series.go.set()
     for thread in threads:
         thread.join(20.0)
     assert [answer.status_code for answer in answers] == [200] * MAX_EVALUATIONS
     assert eventually(lambda: admin.get(f"{BASE}/query", params={"query": "1"}).status_code == 200)
 
 
-def test_a_store_that_does_not_answer_is_told_as_a_fault_that_may_pass(
-    admin: httpx.Client, room: Room
-) -> None:
-    room.problem = StoreUnavailable("the disk is full")
-    room.go.set()
+def test_an_unavailable_store_is_a_temporary_error(admin: httpx.Client, fake_series: FakeSeries) -> None:
+    fake_series.problem = StoreUnavailable("the disk is full")
+    fake_series.go.set()
     for path in ("query?query=m", "series?match[]=m"):
         answer = admin.get(f"{BASE}/{path}")
         assert error(answer) == (503, "unavailable")
@@ -252,10 +250,10 @@ def test_a_store_that_does_not_answer_is_told_as_a_fault_that_may_pass(
 
 
 def lacking() -> NoReturn:
-    told = "no promtool: apt-get install -y prometheus"
+    output = "no promtool: apt-get install -y prometheus"
     if os.environ.get("CONTROLPLANE_REQUIRE_ALL") == "1":
-        pytest.fail(told)
-    pytest.skip(told)
+        pytest.fail(output)
+    pytest.skip(output)
 
 
 @contextlib.contextmanager
@@ -307,7 +305,7 @@ def promtool(server: LiveServer, tmp_path_factory: pytest.TempPathFactory) -> It
     with contextlib.nullcontext(server.url) if sends else bearing(server.url, token) as url:
 
         def run(kind: str, *arguments: str, ok: bool = True) -> str:
-            told = subprocess.run(
+            output = subprocess.run(
                 [
                     str(program),
                     "query",
@@ -320,8 +318,8 @@ def promtool(server: LiveServer, tmp_path_factory: pytest.TempPathFactory) -> It
                 timeout=60,
                 check=False,
             )
-            assert (told.returncode == 0) is ok, told.stderr
-            return told.stdout if ok else told.stderr
+            assert (output.returncode == 0) is ok, output.stderr
+            return output.stdout if ok else output.stderr
 
         yield run
 
@@ -332,11 +330,11 @@ def test_promtool_queries_this_server_as_it_finds_it(promtool: Any, orders: Simu
     assert f'query_id="{orders.query_id}"' in promtool("range", "--step=1s", "SERVER", selector)
     assert orders.query_id in promtool("series", f"--match={selector}", "SERVER")
     assert "orders" in promtool("labels", "SERVER", "query").split()
-    told = json.loads(promtool("instant", "--format=json", "SERVER", "vector(1)"))
-    assert told[0]["value"][1] == "1"
+    output = json.loads(promtool("instant", "--format=json", "SERVER", "vector(1)"))
+    assert output[0]["value"][1] == "1"
 
 
 def test_promtool_shows_our_refusals(promtool: Any) -> None:
-    told = promtool("instant", "SERVER", "sum(", ok=False)
-    assert "bad_data" in told
-    assert "parse error" in told
+    output = promtool("instant", "SERVER", "sum(", ok=False)
+    assert "bad_data" in output
+    assert "parse error" in output

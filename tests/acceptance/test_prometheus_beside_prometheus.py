@@ -58,8 +58,8 @@ scrape_configs:
 
 
 @dataclass(frozen=True)
-class Room:
-    """The series above, as the room of the server would offer them."""
+class FixedSeries:
+    """The series above, as the server's series service offers them."""
 
     series: Sequence[Series] = ()
 
@@ -82,7 +82,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     changes = {"rules": (str(folder / "rules.yml"),), "series_step": 1.0, "retention_days": 36_500.0}
     with live_server(folder, **changes) as server, server.client() as client:
         series = server.plane.series
-        object.__setattr__(server.plane, "series", Room(SERIES))
+        object.__setattr__(server.plane, "series", FixedSeries(SERIES))
         yield client
         object.__setattr__(server.plane, "series", series)
 

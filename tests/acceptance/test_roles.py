@@ -57,7 +57,7 @@ def test_the_table_names_exactly_the_routes_there_are(server: LiveServer) -> Non
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(ACCESS))
-def test_a_role_passes_where_the_table_says_so_and_nowhere_else(
+def test_a_role_passes_where_the_table_allows_it_and_nowhere_else(
     method: str, path: str, tokens: dict[Role, str], anonymous: httpx.Client
 ) -> None:
     for role, token in tokens.items():
@@ -91,7 +91,7 @@ def test_liveness_and_readiness_need_no_token(method: str, path: str, anonymous:
     assert anonymous.request(method, path).json()["status"] == "ok"
 
 
-def test_a_route_that_nobody_entered_in_the_table_is_closed_to_everybody() -> None:
+def test_a_route_that_is_missing_in_the_table_is_closed_to_all_roles() -> None:
     from controlplane.api.access import authorize
     from controlplane.errors import Forbidden
     from controlplane.runtime.tokens import TokenRegistry
@@ -125,9 +125,7 @@ def test_metrics_can_be_closed(server: LiveServer, anonymous: httpx.Client) -> N
     assert anonymous.get("/metrics").status_code == 200
 
 
-def test_a_browser_may_show_its_token_as_a_password_for_the_docs_only(
-    server: LiveServer, anonymous: httpx.Client
-) -> None:
+def test_basic_authentication_works_for_the_docs_only(server: LiveServer, anonymous: httpx.Client) -> None:
     secret = base64.b64encode(f"me:{server.admin_token}".encode()).decode()
     headers = {"Authorization": f"Basic {secret}"}
     page = anonymous.get("/docs", headers=headers)
@@ -141,7 +139,7 @@ def test_a_browser_may_show_its_token_as_a_password_for_the_docs_only(
         assert anonymous.get("/docs", headers={"Authorization": broken}).status_code == 401
 
 
-def test_whoami_tells_the_name_and_the_role(server: LiveServer, admin: httpx.Client) -> None:
+def test_whoami_returns_the_name_and_the_role(server: LiveServer, admin: httpx.Client) -> None:
     assert admin.get("/api/v1/whoami").json() == {"name": "local admin", "role": "admin"}
 
 

@@ -23,7 +23,7 @@ import pytest
 from alerts.rules.pack import render
 from tests.acceptance.live import eventually, live_server
 from tests.acceptance.simulated import TLS
-from tests.acceptance.story import LiveStory, SimulatedDriver, Stream, steadily
+from tests.acceptance.simulation import SimulatedDriver, SimulatedStream, WallClockSimulation, steadily
 from tests.stores import skip_or_fail
 
 SCALE, STEP = 0.05, 1.0
@@ -91,10 +91,10 @@ def _ready(url: str) -> bool:
         return False
 
 
-def troubled(story: LiveStory) -> list[SimulatedDriver]:
+def troubled(simulation: WallClockSimulation) -> list[SimulatedDriver]:
     """Something of every kind, and healthy neighbours."""
-    shop, jobs = SimulatedDriver(story, "shop"), SimulatedDriver(story, "jobs")
-    since = story.now
+    shop, jobs = SimulatedDriver(simulation, "shop"), SimulatedDriver(simulation, "jobs")
+    since = simulation.now
     rate = steadily(50.0, since)
 
     def state(removed: int, growth: int) -> Any:
@@ -105,53 +105,55 @@ def troubled(story: LiveStory) -> list[SimulatedDriver]:
         return told
 
     for stream in (
-        Stream("healthy", rate, lambda rows: 0.3, 2.0, state=state(5, 0), watermark=lambda at: at - 20),
-        Stream("behind", rate, lambda rows: 0.5, 2.0, 60),
-        Stream("overruns", rate, lambda rows: 3.5, 2.0),
-        Stream("pinned", rate, lambda rows: 0.3, 2.0, watermark=lambda at: min(at, since + 60) - 30),
-        Stream("hoards", rate, lambda rows: 0.3, 2.0, state=state(0, 60)),
+        SimulatedStream(
+            "healthy", rate, lambda rows: 0.3, 2.0, state=state(5, 0), watermark=lambda at: at - 20
+        ),
+        SimulatedStream("behind", rate, lambda rows: 0.5, 2.0, 60),
+        SimulatedStream("overruns", rate, lambda rows: 3.5, 2.0),
+        SimulatedStream("pinned", rate, lambda rows: 0.3, 2.0, watermark=lambda at: min(at, since + 60) - 30),
+        SimulatedStream("hoards", rate, lambda rows: 0.3, 2.0, state=state(0, 60)),
     ):
         shop.start(stream)
-    jobs.start(Stream("nightly", rate, lambda rows: 0.3, 2.0))
+    jobs.start(SimulatedStream("nightly", rate, lambda rows: 0.3, 2.0))
     return [shop, jobs]
 
 
-def events(story: LiveStory, drivers: list[SimulatedDriver]) -> None:
+def events(simulation: WallClockSimulation, drivers: list[SimulatedDriver]) -> None:
     """What happens in the ten minutes: a query loops, one fails and is started again, one driver dies."""
     shop, jobs = drivers
-    since = story.now
+    since = simulation.now
     text = "org.apache.spark.SparkException: [CAST_INVALID_INPUT] no number"
-    fails = Stream("fails", steadily(50.0, since), lambda rows: 0.3, 2.0)
+    fails = SimulatedStream("fails", steadily(50.0, since), lambda rows: 0.3, 2.0)
 
     def fail() -> None:
         shop.stop(fails, text, "CAST_INVALID_INPUT")
 
     shop.start(fails)
-    story.at(since + 60, fail)
-    story.at(since + 150, lambda: shop.start(fails))
+    simulation.at(since + 60, fail)
+    simulation.at(since + 150, lambda: shop.start(fails))
     for number in range(4):
-        story.at(since + 240 + 6 * number, fail)
-        story.at(since + 242 + 6 * number, lambda: shop.start(fails))
-    story.at(since + 420, jobs.die)
+        simulation.at(since + 240 + 6 * number, fail)
+        simulation.at(since + 242 + 6 * number, lambda: shop.start(fails))
+    simulation.at(since + 420, jobs.die)
 
 
 @pytest.mark.soak
 def test_prometheus_that_scrapes_us_raises_the_same_alerts(tmp_path: Path) -> None:
     with live_server(tmp_path / "data", rules_scale=SCALE, series_step=STEP) as server:
-        story = LiveStory(server.plane)
+        simulation = WallClockSimulation(server.plane)
         with prometheus(tmp_path, server.url.removeprefix("http://")) as url, server.client() as ours:
             peer = httpx.Client(base_url=url, verify=TLS)
             # Rules that look back see what both have only from the first scrape on.
             assert eventually(lambda: peer.get("/api/v1/query?query=up==1").json()["data"]["result"], 30)
-            drivers = troubled(story)
-            events(story, drivers)
+            drivers = troubled(simulation)
+            events(simulation, drivers)
             here, there = Seen(), Seen()
-            end, looked, blind = story.now + MINUTES * 60, story.now, 0.0
-            while story.now < end:
-                story.pass_time(0.5)
-                blind, looked = max(blind, story.now - looked), story.now
-                here.look(ours.get("/prometheus/api/v1/alerts").json()["data"]["alerts"], story.now)
-                there.look(peer.get("/api/v1/alerts").json()["data"]["alerts"], story.now)
+            end, looked, blind = simulation.now + MINUTES * 60, simulation.now, 0.0
+            while simulation.now < end:
+                simulation.pass_time(0.5)
+                blind, looked = max(blind, simulation.now - looked), simulation.now
+                here.look(ours.get("/prometheus/api/v1/alerts").json()["data"]["alerts"], simulation.now)
+                there.look(peer.get("/api/v1/alerts").json()["data"]["alerts"], simulation.now)
             peer.close()
     names = {dict(one)["alertname"] for one in here.spells}
     assert {"AgentLost", "QueryFailed", "CrashLoop", "LagGrowing", "Overrun", "WatermarkStuck"} <= names

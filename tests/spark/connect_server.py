@@ -38,7 +38,7 @@ class ConnectServer:
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.warehouse.dir": str(self._directory / "warehouse"),
         }
-        told = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        output = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         command = [
             home + "/bin/spark-submit",
             "--class",
@@ -50,7 +50,7 @@ class ConnectServer:
         ]
         with (self._directory / "connect.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *told],
+                [*command, *output],
                 cwd=self._directory,
                 env={**os.environ, "SPARK_HOME": home},
                 stdout=log,

@@ -81,19 +81,19 @@ def test_events_of_a_query_arrive_as_spark_wrote_them(spark, attached, recorder,
     assert seqs == sorted(set(seqs)) and seqs[0] == 1
 
 
-def test_a_heartbeat_tells_the_executors_and_the_heap_of_the_driver(spark, attached, recorder):
-    told = recorder.wait_for(lambda: [h for h in beats(attached, recorder) if "driver" in h])[0]
-    assert told["executors"] == 0  # local mode has none
-    assert 2**20 < told["driver"]["heapUsed"] < told["driver"]["heapMax"] == 2**30
+def test_a_heartbeat_has_the_executors_and_the_heap_of_the_driver(spark, attached, recorder):
+    output = recorder.wait_for(lambda: [h for h in beats(attached, recorder) if "driver" in h])[0]
+    assert output["executors"] == 0  # local mode has none
+    assert 2**20 < output["driver"]["heapUsed"] < output["driver"]["heapMax"] == 2**30
 
 
-def test_the_delay_of_a_watermark_is_told_in_seconds(spark, attached, recorder, tmp_path):
+def test_the_delay_of_a_watermark_is_reported_in_seconds(spark, attached, recorder, tmp_path):
     late = spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute 30 seconds")
     query = late.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "late")).start()
-    told = recorder.wait_for(
+    output = recorder.wait_for(
         lambda: [q for s in recorder.of_type("status") for q in s["queries"] if q.get("facts")]
     )
-    assert [(q["id"], q["facts"]["watermarkDelay"]) for q in told] == [(query.id, 90.0)]
+    assert [(q["id"], q["facts"]["watermarkDelay"]) for q in output] == [(query.id, 90.0)]
 
 
 def beats(attached: Any, recorder: RecordingServer) -> list[dict[str, Any]]:
@@ -281,7 +281,7 @@ def test_a_start_that_raises_is_reported_and_still_raised(spark, attached, recor
     assert (failed["method"], failed["name"]) == ("start", "wrong") and failed["exception"]
 
 
-def test_queries_of_a_second_session_are_heard_and_listed(spark, attached, recorder, source, tmp_path):
+def test_queries_of_a_second_session_are_reported_and_listed(spark, attached, recorder, source, tmp_path):
     other = spark.newSession()
     query = writer(source, other, tmp_path, "elsewhere").start()
     recorder.wait_for(lambda: batches(recorder, query.runId))
@@ -307,7 +307,7 @@ def test_a_drain_stop_waits_for_the_gap_between_batches(spark, attached, recorde
     assert recorder.wait_for(lambda: batches(recorder, query.runId) == [0, 1])
 
 
-def test_a_stop_in_the_middle_of_a_batch_says_which_will_run_again(
+def test_a_stop_in_the_middle_of_a_batch_names_the_batch_that_will_run_again(
     spark, attached, recorder, source, tmp_path
 ):
     slow = source.read(spark).selectExpr(
@@ -346,15 +346,15 @@ def test_a_stop_of_a_hung_query_is_not_called_done_and_its_restart_waits_for_the
     assert not waiter.is_alive()
 
 
-def test_a_short_run_of_what_there_is_tells_its_trigger_even_when_nobody_saw_it_run(
+def test_a_short_available_now_run_reports_its_trigger_between_two_polls(
     spark, attached, recorder, source, tmp_path
 ):
     query = writer(source, spark, tmp_path, "nightly").trigger(availableNow=True).start()
     query.awaitTermination()
-    told = recorder.wait_for(
+    output = recorder.wait_for(
         lambda: [q for s in recorder.of_type("status") for q in s["queries"] if q["runId"] == query.runId]
     )
-    assert any(entry.get("facts", {}).get("trigger") == "available_now" for entry in told)
+    assert any(entry.get("facts", {}).get("trigger") == "available_now" for entry in output)
 
 
 def test_attaching_again_after_detaching_works(spark, recorder, tmp_path, monkeypatch):

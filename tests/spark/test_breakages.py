@@ -220,20 +220,20 @@ def lab(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES, ids=str)
-def test_what_the_doctor_foretells_is_what_spark_does(lab: Lab, breakage: Breakage) -> None:
+def test_the_doctors_prediction_is_what_spark_does(lab: Lab, breakage: Breakage) -> None:
     place = lab.copy(breakage.golden, breakage.name)
     breakage.act(place)
     verdict = lab.foretold(breakage.golden, place)
-    said = [f"{finding.check}: {finding.message}" for finding in verdict.findings]
+    result = [f"{finding.check}: {finding.message}" for finding in verdict.findings]
     whole = lab.whole(breakage.golden)
     ran = lab.restart(breakage.golden, place)
     if verdict.verdict is ReportStatus.BROKEN:
-        assert ran.error is not None, said
+        assert ran.error is not None, result
         _named(verdict, ran.error)
         return
-    assert ran.error is None, (said, ran.error[-1500:])
+    assert ran.error is None, (result, ran.error[-1500:])
     same = lab.outcome(breakage.golden, place, ran) == whole
-    assert same or verdict.verdict is ReportStatus.RISKY, said
+    assert same or verdict.verdict is ReportStatus.RISKY, result
 
 
 def _named(verdict: CheckpointReport, error: str) -> None:

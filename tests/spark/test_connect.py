@@ -98,8 +98,8 @@ def runs_on(recorder: RecordingServer, run_id: str, more: int = 2) -> None:
 
 
 def facts_of(recorder: RecordingServer, name: str) -> dict[str, Any]:
-    told = [q for s in recorder.of_type("status") for q in s["queries"]]
-    return next((q["facts"] for q in told if q.get("name") == name and "facts" in q), {})
+    output = [q for s in recorder.of_type("status") for q in s["queries"]]
+    return next((q["facts"] for q in output if q.get("name") == name and "facts" in q), {})
 
 
 def run_aside(act: Callable[[], Any]) -> threading.Thread:
@@ -137,7 +137,7 @@ def test_the_facts_are_read_from_the_request_that_started_the_query(client, reco
     assert (facts["restart"], facts["shape"]) == ("reuse", None)
 
 
-def test_a_query_that_another_client_of_the_session_starts_is_heard_too(client, recorder):
+def test_a_query_that_another_client_of_the_session_starts_is_reported(client, recorder):
     spark = client.session()
     client.attach(spark, recorder)
     other = client.session(f"/;session_id={spark.session_id}")
@@ -146,12 +146,12 @@ def test_a_query_that_another_client_of_the_session_starts_is_heard_too(client, 
     query.option("checkpointLocation", str(client.checkpoint("foreign")))
     started = query._start_internal(queryName="foreign")
     recorder.wait_for(lambda: batches(recorder, started.runId))
-    told = recorder.of_type("started", runId=started.runId)
-    assert [(t["id"], t["name"]) for t in told] == [(started.id, "foreign")]
+    output = recorder.of_type("started", runId=started.runId)
+    assert [(t["id"], t["name"]) for t in output] == [(started.id, "foreign")]
     assert recorder.command("stop", started.id)["evidence"]["code"] == "unknown_query"
 
 
-def test_what_spark_remembers_of_a_query_that_ran_before_is_told(client, recorder):
+def test_the_recent_progress_of_a_query_that_ran_before_is_reported(client, recorder):
     spark = client.session()
     query = client.writer(spark, "before").start()
     wait_for(lambda: len(query.recentProgress) >= 3)
@@ -162,7 +162,7 @@ def test_what_spark_remembers_of_a_query_that_ran_before_is_told(client, recorde
     assert recorder.of_type("started", runId=query.runId)[0]["name"] == "before"
 
 
-def test_a_failure_is_told_with_its_condition_and_raised_as_pyspark_does(client, recorder):
+def test_a_failure_is_reported_with_its_condition_and_raised_as_pyspark_does(client, recorder):
     from pyspark.errors import StreamingQueryException
 
     spark = client.session()
@@ -197,7 +197,7 @@ def counting_listener() -> Any:
     return Counting()
 
 
-def test_the_programs_own_listener_hears_what_it_would_without_us_and_we_go_on_hearing(client, recorder):
+def test_the_programs_own_listener_and_the_agent_both_get_every_event(client, recorder):
     spark = client.session()
     client.attach(spark, recorder)
     query = client.writer(spark, "shared").start()

@@ -169,4 +169,4 @@ def killed(tmp_path: Path) -> Path:
 @pytest.mark.long
 def test_a_driver_killed_in_a_batch_leaves_a_healthy_checkpoint(killed: Path) -> None:
     """At most in flight: that batch runs again."""
-    assert [said.partition(":")[0] for said in complaints(killed)] == ["log.inflight"]
+    assert [result.partition(":")[0] for result in complaints(killed)] == ["log.inflight"]

@@ -36,7 +36,7 @@ def writer(rows: Any, tmp_path: Path, **options: str) -> Any:
     return made.options(**options)
 
 
-def test_a_run_is_looked_at_when_it_has_settled_when_it_is_asked_for_and_when_it_ended(
+def test_inventories_are_taken_after_the_start_on_request_and_at_the_end(
     attached: Any, recorder: RecordingServer, rows: Any, tmp_path: Path
 ) -> None:
     query = writer(rows, tmp_path, path=str(tmp_path / "out")).format("json").start()
@@ -56,7 +56,7 @@ def test_a_run_is_looked_at_when_it_has_settled_when_it_is_asked_for_and_when_it
     assert [path for path in from_json(stopped["output"]).contents if path == "_spark_metadata/0"]
 
 
-def test_a_failure_is_looked_at_at_once_and_what_broke_it_is_found(
+def test_an_inventory_is_taken_at_once_after_a_failure_and_shows_its_cause(
     attached: Any, recorder: RecordingServer, rows: Any, tmp_path: Path
 ) -> None:
     first = writer(rows, tmp_path).format("noop").trigger(availableNow=True).start()
@@ -64,9 +64,9 @@ def test_a_failure_is_looked_at_at_once_and_what_broke_it_is_found(
     (tmp_path / "check point/offsets/0").write_text("")
     (tmp_path / "check point/offsets/.0.crc").unlink()
     broken = writer(rows, tmp_path).format("noop").start()
-    (told,) = recorder.wait_for(lambda: recorder.of_type("inventory", why="failed"))
-    assert told["runId"] == broken.runId
-    assert analyze(from_json(told["inventory"])).verdict == "broken"
+    (document,) = recorder.wait_for(lambda: recorder.of_type("inventory", why="failed"))
+    assert document["runId"] == broken.runId
+    assert analyze(from_json(document["inventory"])).verdict == "broken"
 
 
 def test_a_temporary_checkpoint_is_refused_with_the_reason(
@@ -94,8 +94,8 @@ class Oracle:
                 answer: dict[str, Any] = {}
                 if self.path == "/api/v1/preflight":
                     oracle.asked.append(json.loads(body))
-                    told = comparison_document(oracle.old or {}, oracle.asked[-1]["shape"])
-                    answer = {**told, "against": {"run_id": "5e6f", "at": 1.0}}
+                    document = comparison_document(oracle.old or {}, oracle.asked[-1]["shape"])
+                    answer = {**document, "against": {"run_id": "5e6f", "at": 1.0}}
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(json.dumps(answer).encode())

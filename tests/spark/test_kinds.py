@@ -130,7 +130,7 @@ def test_a_batch_that_outlasts_the_drain_is_cut_and_named(bench):
     assert "the drain timed out" in told["reason"]
 
 
-def test_a_hung_stop_tells_what_its_thread_does_and_other_queries_take_commands_meanwhile(bench):
+def test_a_hung_stop_reports_its_thread_state_and_other_queries_take_commands_meanwhile(bench):
     reached, go_on = threading.Event(), threading.Event()
 
     def hang(frame: Any, batch: int) -> None:
@@ -288,7 +288,7 @@ def count(frame: Any, batch: int) -> None:
 
 @long
 @pytest.mark.parametrize("kind", SINKS)
-def test_each_sink_is_told_stopped_started_and_restarted(bench, kind, spark):
+def test_each_sink_is_reported_stopped_started_and_restarted(bench, kind, spark):
     sink = SINKS[kind]
     query = sink.start(bench, bench.writer(sink.frame(bench)))
     bench.await_batch(query)

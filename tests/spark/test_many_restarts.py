@@ -102,7 +102,7 @@ def test_many_restarts_lose_nothing_and_write_nothing_twice(spark, attached, rec
     assert feed.sink_holds_all(spark, out)
     assert batches.rows() == feed.rows and beside.rows() == feed.rows
     assert neighbour.runId == neighbours_run and neighbour.isActive
-    told = [p["batchId"] for p in recorder.of_type("progress", id=neighbour.id)]
-    assert told == list(range(len(told)))
+    output = [p["batchId"] for p in recorder.of_type("progress", id=neighbour.id)]
+    assert output == list(range(len(output)))
     runs = {query.name: len(recorder.of_type("started", id=query.id)) for query in (files, each, neighbour)}
     assert runs == {"files": times + 1, "each": times + 1, "neighbour": 1}

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 DAY = 86400.0
 
 
-def tell(server: LiveServer, query: SimulatedQuery, began: float, batches: int) -> None:
+def send(server: LiveServer, query: SimulatedQuery, began: float, batches: int) -> None:
     agent = server.agent()
     ids = {"id": query.query_id, "runId": query.run_id, "name": query.name}
     lines = [agent.line("started", {**ids, "timestamp": stamp(began)}, began)]
@@ -92,8 +92,8 @@ def test_the_server_moves_what_is_old_verifies_it_and_forgets_it(tmp_path: Path)
     lake, query = tmp_path / "lake", SimulatedQuery("orders")
     with live_server(tmp_path / "data", lake=str(lake)) as server:
         room = server.plane.history
-        tell(server, query, time.time() - 5 * DAY, 300)
-        tell(server, query, time.time() - 60, 5)
+        send(server, query, time.time() - 5 * DAY, 300)
+        send(server, query, time.time() - 60, 5)
         assert room.begin()
         assert not room.begin(), "one at a time"
 
@@ -114,7 +114,7 @@ def test_a_job_that_fails_says_why_and_nothing_leaves_the_store(tmp_path: Path) 
     lake = tmp_path / "lake"
     with live_server(tmp_path / "data", lake=str(lake)) as server:
         (lake / "lake.json").write_text("{}")
-        tell(server, SimulatedQuery("orders"), time.time() - 5 * DAY, 3)
+        send(server, SimulatedQuery("orders"), time.time() - 5 * DAY, 3)
         room = server.plane.history
         assert room.begin()
 
@@ -129,7 +129,7 @@ def test_a_job_that_fails_says_why_and_nothing_leaves_the_store(tmp_path: Path) 
 
 def test_the_job_ends_with_the_server(tmp_path: Path) -> None:
     with live_server(tmp_path / "data", lake=str(tmp_path / "lake")) as server:
-        tell(server, SimulatedQuery("orders"), time.time() - 5 * DAY, 3)
+        send(server, SimulatedQuery("orders"), time.time() - 5 * DAY, 3)
         room = server.plane.history
         assert room.begin()
         child = room._mover._child

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.hook import Hook, running_hook
 from tests.spark.demonstration import FIRST_FIGURES, Demo
 from tests.ui import browser
 from tests.ui.browser import Screen
+from tests.webhook_receiver import WebhookReceiver, running_webhook
 
 pytestmark = [pytest.mark.spark, pytest.mark.browser, pytest.mark.long, pytest.mark.alone]
 
@@ -21,16 +21,16 @@ FLAGGED = 150
 
 
 @pytest.fixture(scope="module")
-def hook() -> Iterator[Hook]:
-    with running_hook() as receiver:
+def webhook() -> Iterator[WebhookReceiver]:
+    with running_webhook() as receiver:
         yield receiver
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory, hook: Hook) -> Iterator[Demo]:
+def demo(tmp_path_factory: pytest.TempPathFactory, webhook: WebhookReceiver) -> Iterator[Demo]:
     """One demonstration for both nights: a query that lags, and one whose checkpoint is damaged."""
     troubles = ("slow_consumer", "damaged_checkpoint")
-    running = Demo(tmp_path_factory.mktemp("demo"), "--webhook", hook.url, "--only", *troubles)
+    running = Demo(tmp_path_factory.mktemp("demo"), "--webhook", webhook.url, "--only", *troubles)
     running.until(running.shows_figures, FIRST_FIGURES, running.queries)
     yield running
     running.close()
@@ -60,16 +60,16 @@ def batches(demo: Demo, query_id: str) -> list[dict[str, Any]]:
     return [report for report in found if report["numInputRows"]]
 
 
-def test_the_lagging_query_is_told_and_restarted_and_nothing_is_lost_or_doubled(
-    demo: Demo, screen: Screen, hook: Hook
+def test_the_lagging_query_is_notified_and_restarted_and_no_row_is_lost_or_repeated(
+    demo: Demo, screen: Screen, webhook: WebhookReceiver
 ) -> None:
-    demo.until(lambda: hook.alerts("LagGrowing"), FLAGGED, demo.pages)
-    (told, *_) = hook.alerts("LagGrowing")
+    demo.until(lambda: webhook.alerts("LagGrowing"), FLAGGED, demo.pages)
+    (output, *_) = webhook.alerts("LagGrowing")
     query = demo.queries()["clicks_slow"]
-    assert told["labels"]["query_id"] == query["query_id"]
-    assert told["generatorURL"].startswith(f"http://127.0.0.1:{demo.ui_port}/alerts?alert=")
+    assert output["labels"]["query_id"] == query["query_id"]
+    assert output["generatorURL"].startswith(f"http://127.0.0.1:{demo.ui_port}/alerts?alert=")
 
-    screen.page.goto(told["generatorURL"])
+    screen.page.goto(output["generatorURL"])
     screen.page.get_by_role("heading", name="LagGrowing").wait_for()
     screen.page.get_by_text("falls behind its source").first.wait_for()
     screen.page.get_by_text("Open query").first.click()
@@ -95,9 +95,9 @@ def test_the_lagging_query_is_told_and_restarted_and_nothing_is_lost_or_doubled(
 
 
 def test_a_damaged_checkpoint_fails_the_restart_with_sparks_own_condition_and_nothing_loops(
-    demo: Demo, screen: Screen, hook: Hook
+    demo: Demo, screen: Screen, webhook: WebhookReceiver
 ) -> None:
-    demo.until(lambda: hook.alerts("CheckpointTrouble"), FLAGGED, demo.pages)
+    demo.until(lambda: webhook.alerts("CheckpointTrouble"), FLAGGED, demo.pages)
     query = demo.queries()["balances_damaged"]
     starts = query["starts"]
 

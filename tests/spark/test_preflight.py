@@ -398,7 +398,7 @@ def test_files_in_another_directory_are_predicted_to_be_unreadable(bench: Bench)
         bench.spark.read.parquet(str(bench.directory / "other-output")).collect()
 
 
-def test_what_a_checkpoint_pins_is_told_apart_from_what_the_program_asks_for(bench: Bench) -> None:
+def test_settings_pinned_by_the_checkpoint_are_distinguished_from_those_of_the_program(bench: Bench) -> None:
     checkpoint_of(bench, COUNT, "pinned")
     found = shape(run(bench, Query(counted, "complete", conf={PARTITIONS: "4", PROVIDER: ROCKSDB}), "pinned"))
     assert (found.setting(PARTITIONS), found.in_force(PARTITIONS)) == ("4", "2")
@@ -413,7 +413,7 @@ def operators(bench: Bench, query: Query, place: str) -> list[dict[str, Any]]:
     return list((run(bench, query, place).shape or {})["operators"])
 
 
-def test_the_shape_of_an_aggregation_tells_keys_aggregates_and_what_is_in_the_state(bench: Bench) -> None:
+def test_the_shape_of_an_aggregation_has_keys_aggregates_and_state_schema(bench: Bench) -> None:
     found = run(
         bench, Query(lambda b: counted(b, keys=("upper(k) as key",)).select("key", "n"), "complete"), "s1"
     ).shape
@@ -428,14 +428,14 @@ def test_the_shape_of_an_aggregation_tells_keys_aggregates_and_what_is_in_the_st
     assert source["options"] == {"path": str(bench.directory / "a")}
 
 
-def test_the_shape_of_a_join_tells_both_sides(bench: Bench) -> None:
+def test_the_shape_of_a_join_has_both_sides(bench: Bench) -> None:
     (operator,) = operators(bench, JOIN, "s2")
     assert (operator["kind"], operator["joinType"]) == ("join", "Inner")
     assert [key["name"] for key in operator["keys"] + operator["rightKeys"]] == ["k", "k"]
     assert operator["state"] == [["string", "timestamp"], ["string", "long", "timestamp"]]
 
 
-def test_operators_are_told_in_the_order_in_which_spark_numbers_them(bench: Bench) -> None:
+def test_operators_are_listed_in_the_order_in_which_spark_numbers_them(bench: Bench) -> None:
     def build(b: Bench) -> Any:
         from pyspark.sql import functions as F
 
@@ -482,7 +482,7 @@ def test_neither_secrets_nor_other_options_leave_with_a_shape(bench: Bench) -> N
     assert "hunter2" not in json.dumps(found)
 
 
-def test_the_agent_tells_the_shape_of_each_run_once(
+def test_the_agent_reports_the_shape_of_each_run_once(
     bench: Bench, attached: Any, recorder: RecordingServer
 ) -> None:
     def told(run_id: str) -> list[dict[str, Any]]:

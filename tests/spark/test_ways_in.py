@@ -82,10 +82,10 @@ def seen_whole(recorder: RecordingServer, copy: Copy, agent: str) -> None:
     assert (
         agent in copy.report["agent"] and str(ROOT) not in copy.report["agent"]
     )  # Spark copies what it is given
-    assert [told["name"] for told in recorder.of_type("started")] == ["copies"]
-    assert [told["exception"] for told in recorder.of_type("terminated")] == [None]
+    assert [output["name"] for output in recorder.of_type("started")] == ["copies"]
+    assert [output["exception"] for output in recorder.of_type("terminated")] == [None]
     assert recorder.of_type("progress")[0]["numInputRows"] == 2
-    assert [told["reason"] for told in recorder.of_type("app_ended")] == ["session_stopped"]
+    assert [output["reason"] for output in recorder.of_type("app_ended")] == ["session_stopped"]
 
 
 def test_spark_submit_with_the_zip_alone(copy: Copy, agent_zip: str, recorder: RecordingServer) -> None:

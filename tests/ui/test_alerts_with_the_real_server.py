@@ -57,7 +57,7 @@ def test_an_alert_is_seen_acknowledged_silenced_and_notified_again(
     query = SimulatedQuery("invoices")
     with closing(running[0].agent()) as agent:
         agent.start(query)
-        agent.tell(agent.progress(query))
+        agent.send(agent.progress(query))
         agent.terminated(query, "java.lang.OutOfMemoryError: Java heap space", "STREAM_FAILED")
         _seen(screen)
         _acknowledged(screen)

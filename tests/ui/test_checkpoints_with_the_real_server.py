@@ -42,8 +42,8 @@ def test_a_broken_checkpoint_is_listed_checked_again_and_overridden(
     root = write(tmp_path / "checkpoint", query.query_id, 1)
     with closing(running[0].agent()) as agent:
         agent.start(query)
-        agent.tell(*(agent.progress(query, stateOperators=[]) for _ in range(2)))
-        agent.tell(inventory(query, root, "started"))
+        agent.send(*(agent.progress(query, stateOperators=[]) for _ in range(2)))
+        agent.send(inventory(query, root, "started"))
         agent.serve_commands(looks(query, lambda: root))
         _listed_as_ok(screen)
         (root / "offsets/1").write_text("v1\n")

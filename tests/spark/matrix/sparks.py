@@ -40,10 +40,10 @@ def interpreter(version: str) -> str:
 def environment(python: str, url: str | None, directory: Path, *path: Path) -> dict[str, str]:
     """Nothing of ours but what is named: `path` is the whole PYTHONPATH."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "TMPDIR") if name in os.environ}
-    told = {"CONTROLPLANE_URL": url, "CONTROLPLANE_TOKEN": "t"} if url else {}
+    output = {"CONTROLPLANE_URL": url, "CONTROLPLANE_TOKEN": "t"} if url else {}
     return {
         **kept,
-        **told,
+        **output,
         "PYSPARK_PYTHON": python,
         "PYTHONPATH": os.pathsep.join(map(str, path)),
         "CONTROLPLANE_SPOOL_DIR": str(directory / "spool"),

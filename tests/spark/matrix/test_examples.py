@@ -117,7 +117,7 @@ def test_an_example_of_sparks_is_followed_and_not_disturbed(
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version == NEWEST])
-def test_an_example_that_spark_refuses_fails_as_ever_and_that_is_told(
+def test_an_example_that_spark_refuses_fails_as_without_the_agent_and_is_reported(
     version: str, agent_zip: Path, recorder: RecordingServer, tmp_path: Path
 ) -> None:
     """Session windows have no output mode `update`; the example asks for it."""

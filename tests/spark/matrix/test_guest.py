@@ -27,7 +27,7 @@ def test_events_come_as_spark_wrote_them(guest: Guest) -> None:
     assert ended["id"] == run["id"] and ended["exception"] is None
 
 
-def test_what_idles_says_so_where_this_spark_has_a_word_for_it(guest: Guest) -> None:
+def test_an_idle_query_reports_it_where_this_spark_has_an_idle_event(guest: Guest) -> None:
     run = guest.start("idles")
     guest.wait_for_batch(run["runId"])
     if guest.number >= (3, 5):
@@ -38,7 +38,7 @@ def test_what_idles_says_so_where_this_spark_has_a_word_for_it(guest: Guest) -> 
     guest.driver.do("queries['idles'].stop()")
 
 
-def test_the_facts_and_the_shape_of_a_query_are_told(guest: Guest) -> None:
+def test_the_facts_and_the_shape_of_a_query_are_reported(guest: Guest) -> None:
     run = guest.start("told", '.trigger(processingTime="1 second")')
     facts = guest.told(run["id"], "facts")
     assert (facts["trigger"], facts["triggerInterval"], facts["outputMode"]) == (
@@ -56,7 +56,7 @@ def test_the_facts_and_the_shape_of_a_query_are_told(guest: Guest) -> None:
 UNTOLD = {"3.4": ["progress.batchDuration"], "3.5": ["progress.batchDuration"]}
 
 
-def test_what_this_spark_does_not_tell_is_on_the_list(guest: Guest) -> None:
+def test_what_this_spark_does_not_report_is_on_the_list(guest: Guest) -> None:
     untold = guest.driver.do(
         """
         from listeners.spark import classic
@@ -115,7 +115,7 @@ def test_who_awaits_a_query_outlives_its_commanded_stop_and_follows_the_next_run
     assert guest.driver.tell(ended) == [False, False]
 
 
-def test_a_failure_is_told_with_its_cause_and_raised_as_spark_raises_it(guest: Guest) -> None:
+def test_a_failure_is_reported_with_its_cause_and_raised_as_spark_raises_it(guest: Guest) -> None:
     run = guest.start(
         "fails", ".foreachBatch(lambda frame, batch: spark.sql('select * from nowhere_at_all'))"
     )
@@ -133,14 +133,14 @@ def test_a_failure_is_told_with_its_cause_and_raised_as_spark_raises_it(guest: G
     assert "TABLE_OR_VIEW_NOT_FOUND" in ended["exception"] and "\tat " in ended["exception"]
 
 
-def test_a_start_that_fails_is_told_and_raised(guest: Guest) -> None:
+def test_a_start_that_fails_is_reported_and_raised(guest: Guest) -> None:
     with pytest.raises(AssertionError, match="AnalysisException"):
         guest.start("wrong", ".outputMode('complete')")
     failed = guest.recorder.wait_for(lambda: guest.recorder.of_type("start_failed", name="wrong"))[0]
     assert failed["method"] == "start" and failed["exception"]
 
 
-def test_queries_of_a_new_session_are_heard_and_restarted(guest: Guest) -> None:
+def test_queries_of_a_new_session_are_reported_and_restarted(guest: Guest) -> None:
     guest.driver.do("first, spark = spark, spark.newSession()")
     run = guest.start("elsewhere")
     guest.wait_for_batch(run["runId"])
@@ -148,7 +148,7 @@ def test_queries_of_a_new_session_are_heard_and_restarted(guest: Guest) -> None:
     guest.driver.do("queries['elsewhere'].stop(); spark = first")
 
 
-def test_a_listener_of_the_users_own_hears_what_ours_hears(guest: Guest) -> None:
+def test_a_users_own_listener_gets_the_same_events(guest: Guest) -> None:
     guest.driver.do(
         """
         from pyspark.sql.streaming import StreamingQueryListener

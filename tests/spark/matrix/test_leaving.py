@@ -76,14 +76,14 @@ def test_a_new_session_after_the_last_was_stopped_has_an_agent_again(
     driver.do("spark = make()")
     driver.do(QUERY.format(directory=str(tmp_path), name="second"))
     assert driver.leave() == 0
-    assert [told["name"] for told in recorder.of_type("started")] == ["first", "second"]
-    assert [told["exception"] for told in recorder.of_type("terminated")] == [None, None]
+    assert [output["name"] for output in recorder.of_type("started")] == ["first", "second"]
+    assert [output["exception"] for output in recorder.of_type("terminated")] == [None, None]
     assert [end["reason"] for end in recorder.of_type("app_ended")] == ["session_stopped", "exit"]
     agents = {event["agent"]: event["app"]["id"] for event in recorder.events}
     assert len(agents) == len(set(agents.values())) == 2
 
 
-def test_a_program_whose_server_is_gone_ends_without_a_word_of_ours(
+def test_a_program_whose_server_is_gone_ends_without_output_of_the_agent(
     version: str, drive: Start, recorder: RecordingServer, tmp_path: Path
 ) -> None:
     driver = drive(version, "-X", "dev")

@@ -21,8 +21,8 @@ class Writing(StreamingQueryListener):
     def __init__(self):
         self.file = HEARD.open("w")
 
-    def say(self, **told):
-        self.file.write(json.dumps(told) + "\n")
+    def say(self, **output):
+        self.file.write(json.dumps(output) + "\n")
         self.file.flush()
 
     def onQueryStarted(self, event):

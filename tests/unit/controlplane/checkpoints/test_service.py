@@ -18,8 +18,8 @@ from controlplane.checkpoints.inventory import roots
 from controlplane.checkpoints.service import CheckpointService
 from controlplane.model import CheckpointSummary, QueryView
 from controlplane.store import checkpoints
+from tests.acceptance.checkpoint_files import write
 from tests.acceptance.live import eventually
-from tests.acceptance.written import write
 from tests.drivers import Driver
 from tests.stores import StoreHarness, sqlite_harness
 from tests.unit.controlplane.checkpoints.test_inventory_events import GOOD

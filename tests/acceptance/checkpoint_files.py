@@ -38,5 +38,5 @@ def inventory(query: SimulatedQuery, root: Path, why: str = "asked") -> tuple[st
     """What an agent sends of a checkpoint."""
     document = to_json(collect(str(root), time.time()))
     ids = {"id": query.query_id, "runId": query.run_id, "name": query.name}
-    told = {"why": why, "sparkVersion": "4.3.0", "seconds": 0.0, "inventory": document, "output": None}
-    return "inventory", {**ids, **told}
+    output = {"why": why, "sparkVersion": "4.3.0", "seconds": 0.0, "inventory": document, "output": None}
+    return "inventory", {**ids, **output}

@@ -12,7 +12,7 @@ from typing import Any
 Json = dict[str, Any]
 
 
-class Hook:
+class WebhookReceiver:
     """`messages` in the order they came; `status`: what is answered."""
 
     def __init__(self) -> None:
@@ -22,20 +22,20 @@ class Hook:
 
     def alerts(self, name: str, status: str = "firing") -> list[Json]:
         """Every alert of this name that was told with this status."""
-        told = [alert for message in self.messages for alert in message["alerts"]]
-        return [one for one in told if one["labels"]["alertname"] == name and one["status"] == status]
+        output = [alert for message in self.messages for alert in message["alerts"]]
+        return [item for item in output if item["labels"]["alertname"] == name and item["status"] == status]
 
 
 @contextmanager
-def running_hook(port: int = 0) -> Iterator[Hook]:
-    hook = Hook()
+def running_webhook(port: int = 0) -> Iterator[WebhookReceiver]:
+    webhook = WebhookReceiver()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            if hook.status < 300:
-                hook.messages.append(json.loads(body))
-            self.send_response(hook.status)
+            if webhook.status < 300:
+                webhook.messages.append(json.loads(body))
+            self.send_response(webhook.status)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
@@ -43,9 +43,9 @@ def running_hook(port: int = 0) -> Iterator[Hook]:
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    hook.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
+    webhook.url = f"http://127.0.0.1:{server.server_address[1]}/webhook"
     try:
-        yield hook
+        yield webhook
     finally:
         server.shutdown()
         server.server_close()

@@ -29,7 +29,7 @@ Rate = Callable[[float], float]
 
 
 @dataclass
-class Stream:
+class SimulatedStream:
     """A query of a simulated driver: what arrives, what a batch takes, how it is triggered.
 
     `arrived`: rows that had arrived at a time; `batch_seconds`: how long the batch of so many rows takes.
@@ -52,10 +52,10 @@ class Stream:
     tasks: int = 0
     data: bool = False  # the last trigger found some
     most: float = float("inf")  # an availableNow run reads what was there at its start
-    idle_told: float = 0.0
+    idle_reported_at: float = 0.0
 
 
-class Story:
+class Simulation:
     """Time passes by `pass_time` only; drivers are called when it is their turn."""
 
     def __init__(self, data_dir: Path, **changes: Any):
@@ -99,11 +99,11 @@ class Story:
                 what()
             else:
                 self.now = tick
-                self._look(tick)
+                self._tick(tick)
                 tick += TICK
         self.now = end
 
-    def _look(self, now: float) -> None:
+    def _tick(self, now: float) -> None:
         self.plane.tick()
         if now % self.plane.series.step == 0:
             self.plane.alerting.tick(now)
@@ -118,7 +118,7 @@ class Story:
         return {view.alert.rule for view in self.raised()}
 
 
-class LiveStory:
+class WallClockSimulation:
     """The same drivers on the clock of the wall, in front of a server that runs."""
 
     def __init__(self, plane: ControlPlane):
@@ -147,32 +147,32 @@ class LiveStory:
 class SimulatedDriver:
     """One driver process with its streams: triggers, batches, idle triggers, polls and heartbeats."""
 
-    def __init__(self, story: Story | LiveStory, app: str = "shop"):
-        self.story, self.app = story, app
+    def __init__(self, simulation: Simulation | WallClockSimulation, app: str = "shop"):
+        self.simulation, self.app = simulation, app
         self.driver = Driver(app)
-        self.streams: list[Stream] = []
+        self.streams: list[SimulatedStream] = []
         self.alive = True
         self.held: list[bytes] = []
         self.online = True
-        self._tell("app_started", {"pid": 1, "host": "h", "python": "3.11", "actions": "all"})
-        self._beat()
+        self._send("app_started", {"pid": 1, "host": "h", "python": "3.11", "actions": "all"})
+        self._heartbeat()
 
-    def _tell(self, type: str, data: dict[str, Any], waits: bool = False) -> None:
+    def _send(self, type: str, data: dict[str, Any], waits: bool = False) -> None:
         """`waits`: it goes with what is said next, as an agent sends what comes within a second together."""
-        self.held.append(self.driver.line(type, data, self.story.now))
+        self.held.append(self.driver.line(type, data, self.simulation.now))
         if self.online and not waits:
             lines, self.held = self.held, []
-            answer = self.story.plane.ingest.accept(lines, self.story.now, lambda event: None)
+            answer = self.simulation.plane.ingest.accept(lines, self.simulation.now, lambda event: None)
             assert not answer.rejected, answer.rejected
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         if not self.alive:
             return
-        self._tell("heartbeat", {}, waits=True)
-        self._tell("status", {"queries": [self._entry(s) for s in self.streams if s.alive]})
-        self.story.at(self.story.now + POLL, self._beat)
+        self._send("heartbeat", {}, waits=True)
+        self._send("status", {"queries": [self._entry(s) for s in self.streams if s.alive]})
+        self.simulation.at(self.simulation.now + POLL, self._heartbeat)
 
-    def _entry(self, stream: Stream) -> dict[str, Any]:
+    def _entry(self, stream: SimulatedStream) -> dict[str, Any]:
         busy = stream.began is not None
         if busy:
             stream.tasks += 1
@@ -185,30 +185,30 @@ class SimulatedDriver:
             "isTriggerActive": busy,
             "tasksActive": 1 if busy else 0,
             "tasksCompleted": stream.tasks,
-            "lastTaskAt": self.story.now if busy else None,
+            "lastTaskAt": self.simulation.now if busy else None,
             "facts": {"trigger": stream.trigger, "triggerInterval": stream.interval, "checkpoint": "/c"},
         }
 
-    def start(self, stream: Stream) -> None:
+    def start(self, stream: SimulatedStream) -> None:
         stream.run_id, stream.alive = str(uuid.uuid4()), True
         if stream.trigger == "available_now":
-            stream.most = stream.arrived(self.story.now)
+            stream.most = stream.arrived(self.simulation.now)
         if stream not in self.streams:
             self.streams.append(stream)
         ids = {"id": stream.query_id, "runId": stream.run_id, "name": stream.name}
-        self._tell("started", {**ids, "timestamp": wire.rfc3339(self.story.now)})
-        self._schedule(stream, self.story.now + 1.0)
+        self._send("started", {**ids, "timestamp": wire.rfc3339(self.simulation.now)})
+        self._schedule(stream, self.simulation.now + 1.0)
 
-    def stop(self, stream: Stream, exception: str | None = None, error: str | None = None) -> None:
+    def stop(self, stream: SimulatedStream, exception: str | None = None, error: str | None = None) -> None:
         stream.alive, stream.began = False, None
         ids = {"id": stream.query_id, "runId": stream.run_id}
-        self._tell("terminated", {**ids, "exception": exception, "errorClassOnException": error})
+        self._send("terminated", {**ids, "exception": exception, "errorClassOnException": error})
 
     def end(self) -> None:
         """The program ends in good order."""
         for stream in self.streams:
             stream.alive, stream.began = False, None
-        self._tell("app_ended", {"reason": "exit"})
+        self._send("app_ended", {"reason": "exit"})
         self.alive = False
 
     def die(self) -> None:
@@ -217,14 +217,14 @@ class SimulatedDriver:
             stream.alive, stream.began = False, None
         self.alive = self.online = False
 
-    def _schedule(self, stream: Stream, when: float) -> None:
+    def _schedule(self, stream: SimulatedStream, when: float) -> None:
         run = stream.run_id
-        self.story.at(when, lambda: self._trigger(stream, run))
+        self.simulation.at(when, lambda: self._trigger(stream, run))
 
-    def _trigger(self, stream: Stream, run: str) -> None:
+    def _trigger(self, stream: SimulatedStream, run: str) -> None:
         if not stream.alive or stream.run_id != run:
             return
-        now = self.story.now
+        now = self.simulation.now
         head = int(min(stream.arrived(now), stream.most))
         end = head if stream.limit is None else min(head, stream.read + stream.limit)
         stream.data = end != stream.read
@@ -234,33 +234,33 @@ class SimulatedDriver:
         stream.began = now
         rows, start = end - stream.read, stream.read
         took = stream.batch_seconds(rows)
-        self.story.at(now + took, lambda: self._finish(stream, run, now, (start, end, head), took))
+        self.simulation.at(now + took, lambda: self._finish(stream, run, now, (start, end, head), took))
 
-    def _rest(self, stream: Stream, now: float) -> None:
+    def _rest(self, stream: SimulatedStream, now: float) -> None:
         if stream.trigger == "available_now":
             self.stop(stream)
             return
-        if now - stream.idle_told >= POLL:
-            stream.idle_told = now
+        if now - stream.idle_reported_at >= POLL:
+            stream.idle_reported_at = now
             ids = {"id": stream.query_id, "runId": stream.run_id}
-            self._tell("idle", {**ids, "timestamp": wire.rfc3339(now)})
+            self._send("idle", {**ids, "timestamp": wire.rfc3339(now)})
         self._schedule(stream, now + max(stream.interval, 0.1))
 
     def _finish(
-        self, stream: Stream, run: str, began: float, offsets: tuple[int, int, int], took: float
+        self, stream: SimulatedStream, run: str, began: float, offsets: tuple[int, int, int], took: float
     ) -> None:
         if not stream.alive or stream.run_id != run:
             return
         stream.batch, stream.read, stream.began = stream.batch + 1, offsets[1], None
-        self._tell("progress", self._report(stream, began, offsets, took))
-        now, every = self.story.now, stream.interval
+        self._send("progress", self._report(stream, began, offsets, took))
+        now, every = self.simulation.now, stream.interval
         following = began + every if every else now
         while following < now:
             following += every
         self._schedule(stream, following)
 
     def _report(
-        self, stream: Stream, began: float, offsets: tuple[int, int, int], took: float
+        self, stream: SimulatedStream, began: float, offsets: tuple[int, int, int], took: float
     ) -> dict[str, Any]:
         start, end, head = ({"topic": {"0": number}} for number in offsets)
         rows = offsets[1] - offsets[0]
@@ -294,12 +294,12 @@ class SimulatedDriver:
 
 
 @contextmanager
-def story_in(data_dir: Path, **changes: Any) -> Iterator[Story]:
-    story = Story(data_dir, **changes)
+def simulation_in(data_dir: Path, **changes: Any) -> Iterator[Simulation]:
+    simulation = Simulation(data_dir, **changes)
     try:
-        yield story
+        yield simulation
     finally:
-        story.close()
+        simulation.close()
 
 
 def steadily(rate: float, since: float = BEGIN) -> Rate:
