@@ -1,6 +1,6 @@
-"""Checkpoints that real Spark (4.3.0, 3.5.9) wrote, were damaged, and restarted; each case tells what became of it.
+"""Checkpoints that real Spark (4.3.0, 3.5.9) wrote, with damage, and the outcome of a restart on each.
 
-`tests/data/checkpoints/cases.tar.xz`: a folder a case with `checkpoint/`, `in/`, `out/` and `case.json`.
+`tests/data/checkpoints/cases.tar.xz` has a folder for each case with `checkpoint/`, `in/`, `out/` and `case.json`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controlplane.checkpoints.reading.versions import SparkVersion, parse_versio
 from tests.paths import DATA
 
 ARCHIVE = DATA / "checkpoints/cases.tar.xz"
-#: What became of a case → what the doctor has to say.
+#: Outcome of a restart → the verdict that the doctor must give.
 SAID = {"fails": "broken", "ok": "ok"}
 
 
@@ -58,7 +58,7 @@ class Case:
 
 
 def unpack(target: Path, only: Sequence[str] = ()) -> None:
-    """The archive, or the cases named, with the times that the files had."""
+    """Unpack the archive, or the named cases, with the original file times."""
     with tarfile.open(ARCHIVE) as archive:
         wanted = [m for m in archive if not only or m.name.removeprefix("./").split("/")[0] in only]
         archive.extractall(target, members=wanted, filter="data")

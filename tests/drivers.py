@@ -1,4 +1,4 @@
-"""A driver that exists only as its events: numbers them and writes them as the lines an agent sends."""
+"""A driver without a process: it numbers events and encodes them as the lines that an agent sends."""
 
 from __future__ import annotations
 

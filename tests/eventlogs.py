@@ -1,4 +1,4 @@
-"""Event logs for tests: one that Spark 4.3 wrote, with what a listener heard of it, and one in the shape of 2.0."""
+"""Event logs for tests: one that Spark 4.3 wrote, with its listener's events, and one in the format of 2.0."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.paths import DATA
 FOLDER = DATA / "eventlogs"
 #: Three queries of Spark 4.3: one of them with state in RocksDB, one nameless, one that fails. Shortened: few tasks.
 RECORDED = FOLDER / "local-1795188700460"
-#: The same as a listener heard it: `progress` is Spark's own `progress.json`.
+#: The same events as a listener received them: `progress` is Spark's own `progress.json`.
 HEARD = FOLDER / "heard-4.3.jsonl"
-#: Written after the classes of Spark 2.0.2 (and one report as 2.0.0 told it, which has no batch).
+#: Written after the classes of Spark 2.0.2 (and one report of 2.0.0, which has no batch).
 SPARK_2_0 = FOLDER / "app-20161124150640-0001"
 REPORTS = 12
 

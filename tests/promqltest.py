@@ -1,7 +1,7 @@
-"""Runs files in Prometheus' promqltest language against our evaluator: `python -m tests.promqltest FILE…`.
+"""Runs files in Prometheus' promqltest language against `alerts.promql`: `python -m tests.promqltest FILE…`.
 
-Prints every failure with file and line, and last `N passed, N failed, N skipped`; a skip names a construct that
-we do not claim. Exit code 1 when something failed. What the language has: `load`, `clear`, `eval instant at`,
+Prints every failure with file and line, and last `N passed, N failed, N skipped`; a skip names an unsupported
+construct. Exit code 1 when something failed. What the language has: `load`, `clear`, `eval instant at`,
 `eval range from … to … step …`, their older forms `eval_fail` and `eval_ordered`, and `expect` lines.
 """
 

@@ -1,6 +1,6 @@
-"""A stand-in for the server's two agent routes: keeps every event, hands out commands, keeps results.
+"""A stand-in for the server's two agent routes that records events and results and hands out commands.
 
-For tests of the agent alone; the real server has tests of its own. It can be told to refuse.
+For tests of the agent alone. `refusal` makes it reject every request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 
 class RecordingServer:
-    """`events` as they came (duplicates included), `results` by command id; `refusal` answers instead of 200."""
+    """`events` in order of arrival with duplicates, `results` by command id; `refusal` is sent instead of a 200."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -44,7 +44,7 @@ class RecordingServer:
         ]
 
     def wait_for(self, condition: Callable[[], Any], timeout: float = 60.0) -> Any:
-        """The first truthy value of `condition`, asked again whenever something arrives."""
+        """Wait until `condition` is truthy and return its value; evaluated again whenever something arrives."""
         deadline = time.monotonic() + timeout
         with self._changed:
             while not (value := condition()):

@@ -1,4 +1,4 @@
-"""Stores to test with: an embedded one in a directory, and a PostgreSQL that lives as long as the tests."""
+"""Stores for tests: an SQLite file in a directory, or a database on a PostgreSQL server."""
 
 from __future__ import annotations
 

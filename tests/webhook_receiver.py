@@ -1,4 +1,4 @@
-"""A real HTTP receiver of notifications: keeps what is posted, and answers as it is told to."""
+"""An HTTP receiver of webhook notifications that records what is posted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class WebhookReceiver:
-    """`messages` in the order they came; `status`: what is answered."""
+    """`messages` in order of arrival; `status` is the HTTP status that it answers."""
 
     def __init__(self) -> None:
         self.messages: list[Json] = []
@@ -21,7 +21,7 @@ class WebhookReceiver:
         self.url = ""
 
     def alerts(self, name: str, status: str = "firing") -> list[Json]:
-        """Every alert of this name that was told with this status."""
+        """Every alert of this name that was notified with this status."""
         output = [alert for message in self.messages for alert in message["alerts"]]
         return [item for item in output if item["labels"]["alertname"] == name and item["status"] == status]
 

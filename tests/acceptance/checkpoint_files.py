@@ -1,4 +1,4 @@
-"""Checkpoints as Spark writes them, made by hand, and the inventories that an agent sends of them."""
+"""Handwritten checkpoints in Spark's format, and the inventories that an agent sends of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(
 
 
 def inventory(query: SimulatedQuery, root: Path, why: str = "asked") -> tuple[str, Json]:
-    """What an agent sends of a checkpoint."""
+    """The inventory event of an agent for the checkpoint in `root`: type and data."""
     document = to_json(collect(str(root), time.time()))
     ids = {"id": query.query_id, "runId": query.run_id, "name": query.name}
     output = {"why": why, "sparkVersion": "4.3.0", "seconds": 0.0, "inventory": document, "output": None}

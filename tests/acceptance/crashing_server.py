@@ -1,7 +1,7 @@
-"""A real server that kills itself at a named point on the way of an alert: `python crashing_server.py PORT DATA HOOK`.
+"""A server that kills itself at a named point of alert delivery: `python crashing_server.py PORT DATA WEBHOOK`.
 
-With `POINT STATE` after these it ends by SIGKILL the first time that it comes to POINT while the store holds an
-alert WATCHED in STATE. Run by `test_alerts_survive_crashes`.
+With `POINT STATE` added, it ends by SIGKILL when it first reaches POINT while the store holds an alert WATCHED in
+STATE. Run by `test_alerts_survive_crashes`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCALE = 0.01
 
 
 class Deadly:
-    """What `build` tells of the points that were reached; it is given the plane afterwards."""
+    """The callback that `build` calls at each point. `plane` is set once it is built."""
 
     def __init__(self, point: str, state: str):
         self._point, self._state = point, state

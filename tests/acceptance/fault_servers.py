@@ -1,4 +1,4 @@
-"""Servers that misbehave, for the agent's fault table: each answers every request with one kind of trouble."""
+"""Servers for the agent's fault table; each answers every request with one kind of fault."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Talk = Callable[[socket.socket, bytes], None]
 
 @contextmanager
 def hostile(answer: Answer) -> Iterator[str]:
-    """The URL of a server that reads a request and lets `answer` do its worst, until it hangs up."""
+    """The URL of a server that reads a request and then calls `answer` with the connection."""
     with talking(lambda connection, request: answer(connection)) as url:
         yield url
 
 
 @contextmanager
 def talking(talk: Talk, tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The URL of a server that gives each connection and its first request to `talk`."""
+    """The URL of a server that calls `talk` with each connection and its first request."""
     with socket.create_server(("127.0.0.1", 0), backlog=50) as listener:
         threading.Thread(target=_accept, args=(listener, talk, tls), daemon=True).start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -45,7 +45,7 @@ def _serve(connection: socket.socket, talk: Talk, tls: ssl.SSLContext | None) ->
 
 
 def read_request(connection: socket.socket) -> bytes:
-    """The request with its body, as its Content-Length says."""
+    """The request with a body of Content-Length bytes."""
     data = b""
     while b"\r\n\r\n" not in data:
         piece = connection.recv(65536)
@@ -67,13 +67,13 @@ def read_request(connection: socket.socket) -> bytes:
 
 
 def answers(status: str, body: bytes = b"", *headers: bytes) -> Answer:
-    """One whole answer and the end of the connection, HTTP/1.0."""
+    """Send one complete HTTP/1.0 response, then close the connection."""
     lines = [b"HTTP/1.0 " + status.encode(), b"Content-Length: %d" % len(body), *headers]
     return lambda connection: connection.sendall(b"\r\n".join(lines) + b"\r\n\r\n" + body)
 
 
 def drips(head: bytes, every: float = 0.05) -> Answer:
-    """The head, then one byte after the other for ever: each read is in time, the whole never."""
+    """Send the head, then one byte at a time without end: no single read times out."""
 
     def answer(connection: socket.socket) -> None:
         connection.sendall(head)
@@ -85,7 +85,7 @@ def drips(head: bytes, every: float = 0.05) -> Answer:
 
 
 def floods(head: bytes, piece: bytes) -> Answer:
-    """The head, then `piece` again and again as fast as it is taken."""
+    """Send the head, then `piece` without end, as fast as the client reads."""
 
     def answer(connection: socket.socket) -> None:
         connection.sendall(head)

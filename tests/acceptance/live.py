@@ -1,4 +1,4 @@
-"""A real server for tests: uvicorn on a free port, on a thread, with everything it has in production."""
+"""A complete server for tests: uvicorn on a free port, in a thread of the test process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.acceptance.simulated import TLS, SimulatedAgent
 
 @dataclass
 class LiveServer:
-    """A running server and clients for it, one for each role."""
+    """A running server, and clients for it by role."""
 
     url: str
     plane: ControlPlane
@@ -76,7 +76,7 @@ def live_server(
 
 
 def eventually(check: Callable[[], Any], seconds: float = 5.0) -> Any:
-    """The first truthy answer of `check`; its last answer when there was none."""
+    """Poll `check` and return its first truthy value, or its last value after `seconds`."""
     until = time.monotonic() + seconds
     while True:
         found = check()

@@ -1,7 +1,7 @@
-"""A driver without Spark: scripted queries, their events over HTTP, commands obeyed.
+"""A driver without Spark: it sends events of scripted queries over HTTP and carries out commands.
 
-Speaks the wire format by hand, so that it also tests the contract and not only our encoder. Not
-thread-safe; `serve_commands` runs its own thread and touches only what it is told to.
+It builds the wire format by hand, so that tests check the contract and not only the project's encoder.
+Not thread-safe; `serve_commands` runs a thread of its own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SimulatedQuery:
 
 
 class SimulatedAgent:
-    """One driver. Every method that tells the server something returns its answer."""
+    """One driver. Every method that sends something returns the server's answer."""
 
     def __init__(
         self, url: str, token: str, app: str = "orders", labels: Json | None = None, actions: str = "all"
@@ -205,7 +205,7 @@ class SimulatedAgent:
 
 
 def restarts(query: SimulatedQuery, then: Callable[[SimulatedAgent], Any] = lambda agent: None) -> Obey:
-    """Obeys like a healthy driver: a new run, then `then` (by default nothing more is heard)."""
+    """Handle commands like a healthy driver: start a new run, then call `then`."""
 
     def obey(agent: SimulatedAgent, command: Json) -> Json:
         if command["action"] == "inventory":

@@ -1,7 +1,7 @@
-"""Hours of a fleet in seconds: a whole server on a clock of ours, and drivers that live by it.
+"""Simulate hours of a fleet in seconds: a complete server and simulated drivers on a test clock.
 
-Nothing of the server is replaced but the clock: events come in as agents send them, the store keeps them,
-verdicts are recorded, series scraped and the shipped rules evaluated, at the times at which they would be.
+Only the server's clock is replaced. Events arrive as agents send them; the server stores them, records verdicts,
+scrapes series and evaluates the shipped rules at their usual times.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Rate = Callable[[float], float]
 
 @dataclass
 class SimulatedStream:
-    """A query of a simulated driver: what arrives, what a batch takes, how it is triggered.
+    """A query of a simulated driver: its input, its batch durations and its trigger.
 
-    `arrived`: rows that had arrived at a time; `batch_seconds`: how long the batch of so many rows takes.
+    `arrived`: rows that had arrived by a time; `batch_seconds`: the duration of a batch of so many rows.
     """
 
     name: str
@@ -56,7 +56,7 @@ class SimulatedStream:
 
 
 class Simulation:
-    """Time passes by `pass_time` only; drivers are called when it is their turn."""
+    """A server whose time passes only in `pass_time`; drivers are called at their scheduled times."""
 
     def __init__(self, data_dir: Path, **changes: Any):
         self.now = BEGIN
@@ -82,14 +82,14 @@ class Simulation:
         self.plane.close()
 
     def reopen(self) -> None:
-        """The server starts again; what drivers said while it was away they say now."""
+        """Restart the server. Drivers then deliver the events of its downtime."""
         self.plane = self._opened()
 
     def at(self, when: float, what: Callable[[], None]) -> None:
         heapq.heappush(self._turns, (when, next(self._order), what))
 
     def pass_time(self, seconds: float) -> None:
-        """Let everything happen that happens in so many seconds."""
+        """Run everything that is scheduled within so many seconds."""
         end = self.now + seconds
         tick = (self.now // TICK + 1) * TICK
         while min(tick, self._turns[0][0] if self._turns else tick) <= end:
@@ -111,7 +111,7 @@ class Simulation:
             self.plane.alerting.evaluate_immediate(now)
 
     def raised(self) -> list[AlertView]:
-        """Every alert that ever fired."""
+        """Every alert that has fired so far."""
         return self.plane.alerts.history(0.0, self.now, None, 1000)
 
     def names(self) -> set[str]:
@@ -119,7 +119,7 @@ class Simulation:
 
 
 class WallClockSimulation:
-    """The same drivers on the clock of the wall, in front of a server that runs."""
+    """The same drivers in real time, against a running server."""
 
     def __init__(self, plane: ControlPlane):
         self.plane = plane
@@ -145,7 +145,7 @@ class WallClockSimulation:
 
 
 class SimulatedDriver:
-    """One driver process with its streams: triggers, batches, idle triggers, polls and heartbeats."""
+    """One driver process with its streams: triggers, batches, idle events, status polls and heartbeats."""
 
     def __init__(self, simulation: Simulation | WallClockSimulation, app: str = "shop"):
         self.simulation, self.app = simulation, app
@@ -158,7 +158,7 @@ class SimulatedDriver:
         self._heartbeat()
 
     def _send(self, type: str, data: dict[str, Any], waits: bool = False) -> None:
-        """`waits`: it goes with what is said next, as an agent sends what comes within a second together."""
+        """`waits`: send it together with the next event, as an agent batches the events of one second."""
         self.held.append(self.driver.line(type, data, self.simulation.now))
         if self.online and not waits:
             lines, self.held = self.held, []
@@ -205,14 +205,14 @@ class SimulatedDriver:
         self._send("terminated", {**ids, "exception": exception, "errorClassOnException": error})
 
     def end(self) -> None:
-        """The program ends in good order."""
+        """End the program regularly."""
         for stream in self.streams:
             stream.alive, stream.began = False, None
         self._send("app_ended", {"reason": "exit"})
         self.alive = False
 
     def die(self) -> None:
-        """The process is gone without a word."""
+        """End the process without any event."""
         for stream in self.streams:
             stream.alive, stream.began = False, None
         self.alive = self.online = False
@@ -303,5 +303,5 @@ def simulation_in(data_dir: Path, **changes: Any) -> Iterator[Simulation]:
 
 
 def steadily(rate: float, since: float = BEGIN) -> Rate:
-    """So many rows a second."""
+    """Arrivals at a constant rate in rows a second."""
     return lambda at: max(0.0, at - since) * rate

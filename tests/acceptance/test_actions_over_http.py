@@ -1,4 +1,4 @@
-"""Actions from the request to the proof, against a real server, with a driver that is simulated."""
+"""Actions from request to verification, with a real server and a simulated driver."""
 
 from __future__ import annotations
 

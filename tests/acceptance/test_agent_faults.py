@@ -1,6 +1,6 @@
 """The agent's fault table: its real threads, transport and spool against servers and disks that fail.
 
-Whatever happens, every event that reached the spool is stored once, or counted as lost.
+Every event that reached the spool must be stored once, or be counted as lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OWNER = {"app": "orders"}
 
 
 class Driver:
-    """The agent without Spark: `tell` is what a callback does."""
+    """The agent without Spark: `send` does what a listener callback does."""
 
     def __init__(self, url: str, root: Path, clock: Callable[[], float] = time.time, **options: Any):
         self.inbox = Inbox(clock=clock)

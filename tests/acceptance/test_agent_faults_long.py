@@ -1,4 +1,4 @@
-"""The long rows of the agent's fault table: a server that is killed again and again, and one away for minutes."""
+"""The slow rows of the agent's fault table: a server that is killed repeatedly, and one that is down for minutes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def agent(server: KillableServer, tmp_path: Path) -> Iterator[AgentThreads]:
 
 
 class Load:
-    """Batches of many queries, as fast as Spark would tell them."""
+    """Progress events of many queries, as fast as Spark reports them."""
 
     def __init__(self, agent: AgentThreads):
         self.agent, self.batch = agent, 0

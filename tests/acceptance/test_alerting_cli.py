@@ -1,4 +1,4 @@
-"""`controlplane alerts`, `silence` and `rules` against a real server: names, exit codes, one line for a mistake."""
+"""`controlplane alerts`, `silence` and `rules` against a real server: names, exit codes and error messages."""
 
 from __future__ import annotations
 

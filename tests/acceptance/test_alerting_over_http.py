@@ -1,4 +1,4 @@
-"""Alerts, silences, rules and notes against a real server with rules of its own; and amtool, as Debian has it."""
+"""Alerts, silences, rules and notifications of a real server, over HTTP and with Debian's amtool."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def test_a_silence_may_begin_later(operator: httpx.Client) -> None:
         ({"matchers": []}, "at least one matcher"),
         ({"matchers": 'app=~".*"'}, "all alerts would be silenced"),
         ({"matchers": 'app=~"("'}, "matchers: the pattern of app"),
-        ({"matchers": "app"}, "matchers: one of"),
+        ({"matchers": "app"}, "matchers: expected one of"),
         ({"matchers": ["a=b"] * 101}, "at most 100 matchers"),
         ({"matchers": "a=b", "duration_seconds": None}, "either ends_at or duration_seconds"),
         ({"matchers": "a=b", "ends_at": 4e9}, "either ends_at or duration_seconds"),
@@ -533,7 +533,7 @@ def test_a_no_is_a_json_text(
         ({"matchers": [{"name": "a", "value": "", "isRegex": False}]}, "at least one matcher"),
         ({"matchers": [{"name": "a", "value": "(", "isRegex": True}]}, "the pattern of a"),
         ({"matchers": [{"name": "a b", "value": "x", "isRegex": False}]}, "name"),
-        ({"createdBy": ""}, "name needs a creator"),
+        ({"createdBy": ""}, "a silence needs a creator"),
         ({"id": str(uuid.UUID(int=1))}, "there is no silence"),
     ],
 )

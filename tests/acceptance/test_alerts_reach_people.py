@@ -1,4 +1,4 @@
-"""From a query in trouble to somebody's webhook: a real server, a simulated driver, HTTP only."""
+"""Notifications from a query's failure to a webhook, with a real server and a simulated driver."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """A stranger's file that takes what is left."""
+    """Fill the disk with a file of another program."""
     file = disk / "stranger"
     with contextlib.suppress(OSError), open(file, "wb", buffering=0) as out:
         for size in (1 << 20, 1 << 12, 1):
@@ -226,7 +226,7 @@ def fill(disk: Path) -> Path:
 
 
 def fill_store(plane: ControlPlane, driver: SimulatedAgent, query: SimulatedQuery) -> None:
-    """Until not even a small write finds room in the log of the database."""
+    """Write until not even a small row fits into the database's log."""
     with contextlib.suppress(httpx.HTTPStatusError):
         for _ in range(500):
             driver.send(*[driver.progress(query, noise=os.urandom(20_000).hex()) for _ in range(5)])

@@ -1,4 +1,4 @@
-"""The server is killed at every point between storing an alert and noting its message; nobody is left untold."""
+"""Kill the server at every point between storing an alert and logging its notification: no notification is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def free_port() -> int:
 
 
 class RestartingServer:
-    """One data directory with a server that dies and comes again at the same address."""
+    """A server that restarts at the same address with the same data directory."""
 
     def __init__(self, directory: Path, webhook: WebhookReceiver):
         self.directory, self.webhook, self.port = directory, webhook, free_port()
@@ -39,7 +39,7 @@ class RestartingServer:
 
     @contextmanager
     def server(self, *deadly: str) -> Iterator[subprocess.Popen[str]]:
-        """Until the end of the block, or until it kills itself at a point while the alert is in a state."""
+        """Run until the end of the block, or until it kills itself at a point while the alert is in a state."""
         script = [
             "-m",
             "tests.acceptance.crashing_server",
@@ -70,7 +70,7 @@ class RestartingServer:
 
 
 class FailingQuery:
-    """A query that fails and runs again; what its driver told is told again after a crash, as agents do."""
+    """A query that fails and runs again. Its driver resends the last events after a crash, as agents do."""
 
     def __init__(self, agent: SimulatedAgent):
         self.agent, self.query = agent, SimulatedQuery("orders")
@@ -115,7 +115,7 @@ def notifications(webhook: WebhookReceiver, status: str) -> list[dict[str, Any]]
 
 
 def check_later_alert(restarting: RestartingServer) -> None:
-    """What was due before it was looked at by then."""
+    """Wait for the notification of a later alert: everything that was due before it has been processed by then."""
     other = restarting.agent("later")
     FailingQuery(other).fails()
     assert eventually(
@@ -126,7 +126,7 @@ def check_later_alert(restarting: RestartingServer) -> None:
 
 
 def check(webhook: WebhookReceiver, status: str, point: str, crashed: bool) -> None:
-    """Once; twice only where the end came between sending and noting, and then as the same group."""
+    """Assert one notification, or two of the same group after a crash between sending and logging."""
     messages = notifications(webhook, status)
     times = 2 if crashed and point == "message sent" else 1
     assert len(messages) == times, [m["notification_reason"] for m in messages]

@@ -1,4 +1,4 @@
-"""What agents and programs should not send: a clear answer for each line, neighbours stored, never a 500."""
+"""Invalid input: each bad line gets an error, its neighbors are stored, and no request gets a 500."""
 
 from __future__ import annotations
 

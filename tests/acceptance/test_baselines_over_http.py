@@ -1,4 +1,4 @@
-"""Baselines from the lake to the alert: published in chunks, told as series, and a rule that reads them."""
+"""Baselines from the lake to the alert: published in chunks, served as series, and read by a rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inventories in, verdicts out, and starts that are refused: over HTTP, with drivers that are simulated."""
+"""Inventories, verdicts and refused starts over HTTP, with simulated drivers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def seen(client: httpx.Client, query: SimulatedQuery) -> Json:
 
 
 def judged(client: httpx.Client, query: SimulatedQuery, verdict: str) -> Json:
-    """The checkpoint once the doctor says so; as it is, where it does not."""
+    """The checkpoint once it has the expected verdict, or its last state after the timeout."""
     eventually(lambda: seen(client, query)["checkpoint"]["verdict"] == verdict)
     return seen(client, query)
 
@@ -147,7 +147,7 @@ def looks(
     root: Callable[[], Path | None],
     then: Callable[[SimulatedAgent], Any] | None = None,
 ) -> Any:
-    """Obeys like a driver that also takes inventories; what follows a start is a batch, unless told."""
+    """Handle commands like a driver that also takes inventories; by default a batch follows each start."""
     obey = restarts(query, then or (lambda driver: driver.send(driver.progress(query))))
 
     def doing(agent: SimulatedAgent, command: Json) -> Json:

@@ -1,4 +1,4 @@
-"""The command line against a real server: names, exit codes, one clear line for a mistake."""
+"""The command line against a real server: names, exit codes and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What time does to an action that nobody finishes; the clock is moved by hand."""
+"""Time limits of unfinished actions, on a test clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class World:
 
     def ask(self, action: str) -> str:
         path = f"/api/v1/queries/{self.query.query_id}/actions"
-        # By force: no look at the checkpoint comes first.
+        # `force` skips the checkpoint check.
         asked = self.admin.post(path, json={"action": action, "force": True})
         return str(asked.json()["action"]["id"])
 

@@ -1,6 +1,6 @@
-"""The doctor over checkpoints that real Spark wrote and was started on again: what it says against what came.
+"""The doctor's verdicts on checkpoints that real Spark wrote, compared with the outcome of a restart on them.
 
-Also the command itself: what it prints, its exit codes, and how it answers mistakes.
+Also the command itself: output, exit codes and error messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.checkpoint_cases import Case, cases, unpack
 
 #: Cases whose checkpoint is not there any more: a start begins anew, and there is nothing to judge.
 GONE = {"checkpoint-deleted-sink-kept", "checkpoint-deleted-sink-kept__35"}
-#: Cases told by nothing but the time at which the root folder changed: whether the query kept state is not on disk.
+#: Cases that only the modification time of the root folder reveals: the disk does not show whether the query had state.
 FROM_TIMES_ALONE = {
     name + suffix for name in ("state-dir-missing", "dedup-state-dir-missing") for suffix in ("", "__35")
 }

@@ -1,4 +1,4 @@
-"""What people and programs read: the fleet, one query, its history, and the server's own state."""
+"""The read API: the fleet, one query, its history, and the server's own state."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_readiness_names_what_is_wrong(tmp_path: Path) -> None:
         assert eventually(lambda: anyone.get("/readyz").status_code == 503)
         assert anyone.get("/readyz").json()["reasons"] == ["the scheduler is not running"]
         running.plane.writer.stop()
-        closed = "the store does not accept writes; see the server log"  # and no more, to anybody
+        closed = "the store does not accept writes; see the server log"
         assert eventually(lambda: closed in anyone.get("/readyz").json()["reasons"])
         assert anyone.get("/healthz").status_code == 200
         agent = running.agent()

@@ -1,4 +1,4 @@
-"""Batches that nobody reported: shown with their query, counted when they do not come late."""
+"""Missing batch reports: shown with their query, and counted unless they arrive late."""
 
 from __future__ import annotations
 

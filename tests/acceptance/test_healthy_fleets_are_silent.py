@@ -1,4 +1,4 @@
-"""The rules as they ship, over hours of healthy life: nobody is woken. And each control shows that they would be."""
+"""The shipped rules over hours of simulated healthy operation raise no alert; each control proves that they can."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.acceptance.simulation import SimulatedDriver, SimulatedStream, Simula
 from tests.drivers import BEGIN
 
 HOUR = 3600.0
-#: Half as many looks as a server takes by default, and every rule is still evaluated at its own interval or the next.
+#: Twice the default step: every rule is still evaluated at its own interval or the next.
 STEP = 30.0
 
 
@@ -23,7 +23,7 @@ def simulation(tmp_path: Path) -> Iterator[Simulation]:
 
 
 def fired(simulation: Simulation) -> list[str]:
-    """What fired, in words for the one who reads the failure."""
+    """The alerts that fired, as text for the assertion message."""
     return [
         f"{v.alert.rule} {dict(v.alert.labels)}: {v.reason}, value {v.alert.value:g}"
         for v in simulation.raised()
@@ -109,14 +109,14 @@ def test_a_restart_of_the_server_raises_nothing(simulation: Simulation) -> None:
 
 
 def away_for(simulation: Simulation, seconds: float, *drivers: SimulatedDriver) -> None:
-    """The server is away; drivers live on while nobody listens."""
+    """The server is down for a while; the drivers go on."""
     for driver in drivers:
         driver.online = False
     simulation.close()
     simulation.plane = None  # type: ignore[assignment]
-    looked, simulation._look = simulation._look, lambda now: None  # type: ignore[method-assign]
+    original, simulation._tick = simulation._tick, lambda now: None  # type: ignore[method-assign]
     simulation.pass_time(seconds)
-    simulation._look = looked  # type: ignore[method-assign]
+    simulation._tick = original  # type: ignore[method-assign]
     simulation.reopen()
     for driver in drivers:
         driver.online = True

@@ -1,4 +1,4 @@
-"""Events leave the store for the lake once that is verified, and nobody who asks can tell where they are."""
+"""Events move from the store to the lake after verification, and the answers stay the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hundreds of held polls: ingest goes on, the right one wakes, and Ctrl-C ends them all at once."""
+"""Hundreds of long polls: ingest goes on, a command wakes the right one, and Ctrl-C ends them all at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prometheus' API of a real server: what promtool, Grafana and scripts get, with a token and without."""
+"""The Prometheus API of a real server, as promtool, Grafana and scripts use it, with and without a token."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The same requests to us and to a real Prometheus over the same series: status, error type, shape, numbers.
+"""The same requests to the server and to a real Prometheus over the same series: status, error type, shape, values.
 
-Debian's Prometheus is 2.42: what came later is in `test_prometheus_api`.
+Debian's Prometheus is 2.42; `test_prometheus_api` covers later features.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every route × every role, deny by default; tokens that are bound, revoked, made elsewhere."""
+"""Every route with every role, denied by default; bound, revoked and foreign tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ANY_ID = str(uuid.UUID(int=7))
 
 
 def routes_of(app: FastAPI) -> set[tuple[str, str]]:
-    """What the application really serves, as its own description says."""
+    """The routes that the application serves, from its OpenAPI document."""
     paths = app.openapi()["paths"]
     return {(m.upper(), path) for path, item in paths.items() for m in item if m in METHODS}
 

@@ -1,7 +1,6 @@
-"""One rule file in us and in a real Prometheus that scrapes us: the same alerts at the same times.
+"""One rule file in the server and in a real Prometheus that scrapes it: the same alerts at the same times.
 
-Ten minutes of the wall's clock with a fleet in trouble; the rules are those that ship, their windows a
-twentieth as long.
+Ten minutes of real time with a failing fleet and the shipped rules, at a twentieth of their windows.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.stores import skip_or_fail
 
 SCALE, STEP = 0.05, 1.0
 MINUTES = 10.0
-#: The longest interval of a group at this scale, one scrape, and what we look with.
+#: The longest interval of a group at this scale, one scrape, and the polling interval of this test.
 WITHIN = 1.5 + STEP + 1.0
 #: What a scrape adds.
 TARGET = ("job", "instance")

@@ -1,4 +1,4 @@
-"""`controlplane up`: server and page with one command, and nothing left after Ctrl-C."""
+"""`controlplane up`: server and dashboard in one command, and no process left after Ctrl-C."""
 
 from __future__ import annotations
 

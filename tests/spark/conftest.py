@@ -1,4 +1,4 @@
-"""A server, drivers and the command line as processes, and input for them; one of each a test."""
+"""Fixtures of the Spark tests: a `Deployment` and input files for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Spark Connect server as a process, and a wire to it that can be cut; for the tests of Connect."""
+"""A Spark Connect server as a process, and a TCP relay to it that can be cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 class ConnectServer:
-    """On a port of its own that stays the same when it is killed and started again."""
+    """Keeps its port when it is killed and started again."""
 
     def __init__(self, directory: Path):
         self._directory = directory
@@ -73,7 +73,7 @@ class ConnectServer:
 
 
 class Wire:
-    """A TCP relay to a port. While it is cut its connections are reset and no new one is taken."""
+    """A TCP relay to a port. While it is cut, it resets its connections and refuses new ones."""
 
     def __init__(self, port: int):
         self._port = port

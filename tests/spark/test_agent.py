@@ -1,4 +1,4 @@
-"""The agent on a real Spark session: what it hears, how it restarts, whom it keeps waiting."""
+"""The agent on a real Spark session: events, commands, and waits for termination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worst of both ends on real Spark: driver and server are killed by turns while batches run."""
+"""Kill driver and server in turns while batches run on real Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCHES_BETWEEN = 6
 
 
 def committed(base: Path, name: str = "orders") -> int:
-    """The newest batch that Spark has committed, as its checkpoint says; -1: none."""
+    """The newest batch in the commit log of the checkpoint; -1: none."""
     return max((int(p.name) for p in (base / f"checkpoint-{name}" / "commits").glob("[0-9]*")), default=-1)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of real queries, broken in many ways: the doctor speaks, then Spark restarts, then they are compared."""
+"""The doctor's verdicts on damaged checkpoints of real queries, compared with the outcome of a restart on Spark."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class Lab:
         return run(self.inputs, golden, place / "checkpoint", place / "out")
 
     def outcome(self, golden: Golden, place: Path, ran: Ran) -> Any:
-        """What the sink came to hold; where it is told the batch, a batch that runs again takes its own place."""
+        """The rows of the sink. Where the sink knows the batch, a repeated batch replaces itself."""
         if golden.sink == "files":
             files = sorted((place / "out").glob("*.parquet"))
             return sorted(tuple(row) for row in self.inputs.spark.read.parquet(*map(str, files)).collect())

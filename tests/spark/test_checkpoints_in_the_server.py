@@ -1,4 +1,4 @@
-"""The doctor in the server on real Spark: what it foretells, a start that is refused, and one that runs again."""
+"""The server's checkpoint verdicts on real Spark: a prediction, a refused start, and a start after the repair."""
 
 from __future__ import annotations
 

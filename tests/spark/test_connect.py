@@ -1,4 +1,4 @@
-"""The agent on Spark Connect, against a real server: every batch once, restarts, and what may break."""
+"""The agent on a real Spark Connect server: every batch once, restarts, and broken connections."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def run_aside(act: Callable[[], Any]) -> threading.Thread:
     return thread
 
 
-# -- what is heard ---------------------------------------------------------------------------------
+# -- events ---------------------------------------------------------------------------------------
 
 
 def test_every_batch_of_a_query_is_reported_once_between_its_start_and_its_end(client, recorder):

@@ -1,4 +1,4 @@
-"""Checkpoints of healthy queries, of every kind that runs here: the doctor finds nothing to say against them."""
+"""Checkpoints of healthy queries of every kind have no findings."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def inputs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 
 def complaints(checkpoint: Path, output: Path | None = None) -> list[str]:
-    """What the doctor says beyond remarks; asked as by a user who names the output, and as by one who does not."""
+    """The doctor's findings above `info`, with and without the output named."""
     found = []
     for known in {output, None}:
         held = collect_survey(str(checkpoint), time.time(), output=known and str(known))

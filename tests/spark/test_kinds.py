@@ -1,6 +1,6 @@
-"""Every kind of trigger and sink on real Spark: what the agent tells of it, what a command can do with it.
+"""Every kind of trigger and sink on real Spark: what the agent reports, and what commands can do.
 
-The table of kinds in the guide is what these tests see.
+The table of kinds in the guide is the result of these tests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def source(tmp_path: Path) -> Source:
 
 @dataclass
 class Bench:
-    """One query under test: how it is built, and what has been heard of it."""
+    """One query under test, and the events of it that were recorded."""
 
     spark: Any
     recorder: RecordingServer
@@ -68,7 +68,7 @@ class Bench:
             self.source.add()
 
     def shown(self, query: Any) -> list[int]:
-        """The batches that its present run has told of."""
+        """The batches that its present run has reported."""
         return [p["batchId"] for p in self.recorder.of_type("progress", runId=query.runId)]
 
     def await_batch(self, query: Any, batches: int = 1) -> None:
@@ -109,7 +109,7 @@ def test_a_query_that_never_pauses_is_drained_by_the_report_of_its_commit(bench)
     bench.await_batch(query)
     told = bench.done("stop", query, drain=True)
     evidence = told["evidence"]
-    assert evidence["stopped_at"] in ("commit", "gap"), told  # a look may hit the gap by chance
+    assert evidence["stopped_at"] in ("commit", "gap"), told  # the poll may hit the gap by chance
     cut = evidence["cut_batch"]
     assert cut in (None, evidence["committed_batch"] + 1)
     assert ("will run again" in told["reason"]) is (cut is not None), told

@@ -1,4 +1,4 @@
-"""Many restarts by command while input flows: nothing lost, nothing twice, the neighbour untouched."""
+"""Many restarts by command under constant input: no row is lost or repeated, other queries are not affected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A night on call with the real fleet: flagged, told to a webhook, restarted in Chromium, and nothing lost.
+"""A lagging query of the demo from alert to recovery: webhook notification, restart in Chromium, no row lost.
 
 Real Spark under `controlplane demo`, the real server and dashboard, a real browser and a real receiver.
 """

@@ -1,4 +1,4 @@
-"""Shapes of real queries, and what is predicted of a change, held to what Spark then does on the checkpoint."""
+"""Shapes of real queries, and preflight predictions compared with what Spark does on the checkpoint."""
 
 from __future__ import annotations
 
@@ -420,7 +420,7 @@ def test_the_shape_of_an_aggregation_has_keys_aggregates_and_state_schema(bench:
     (operator,) = found["operators"]
     assert operator["keys"] == [{"name": "upper(k)", "type": "string", "of": "upper(k)"}]
     assert operator["values"] == [["count(1)", "long"], ["sum(v)", "long"]]
-    assert operator["state"] == [["count(1)", "long"]]  # nobody reads the sum
+    assert operator["state"] == [["count(1)", "long"]]  # the sum is not read
     assert (found["outputMode"], found["trigger"]["kind"]) == ("complete", "available_now")
     assert found["outputSchema"] == [["key", "string"], ["n", "long"]]
     (source,) = found["sources"]
@@ -499,7 +499,7 @@ def test_the_agent_reports_the_shape_of_each_run_once(
     query = writer.option("checkpointLocation", str(bench.directory / "s8")).start()
     (first,) = recorder.wait_for(lambda: told(query.runId))
     assert first == shape_of(query)
-    attached.registry.register_factory("shaped", lambda: query)  # facts are told again
+    attached.registry.register_factory("shaped", lambda: query)  # facts are sent again
     attached.agent.request_probe()
     assert recorder.wait_for(lambda: retold("factory"))
     assert told(query.runId) == [first]

@@ -1,6 +1,6 @@
-"""Surgery on checkpoints of real queries: Spark resumes where it was told to, with the rows that it had before.
+"""Rewinds of real queries' checkpoints: Spark resumes at the chosen batch with the same rows.
 
-The same input lies there at every run, one file a batch; so the batches that run again must hold the same rows.
+Every run has the same input, one file a batch; so repeated batches must hold the same rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every way into a driver, on real Spark: spark-submit here and on a cluster, the zip, the wheel in an environment."""
+"""Every way to attach the agent on real Spark: spark-submit locally and on a cluster, the zip, the wheel."""
 
 from __future__ import annotations
 

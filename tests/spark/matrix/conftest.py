@@ -1,4 +1,4 @@
-"""Fixtures of the matrix: the agent's zip, and for each Spark one driver that many tests use."""
+"""Fixtures of the matrix: the agent's zip, and one shared driver for each Spark version."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def environment(python: str, url: str | None, directory: Path, *path: Path) -> d
 
 
 class Console:
-    """A driver that does what it is told, one piece of code after another; `log` is all that it printed."""
+    """A driver that executes one piece of code after another; `log` is its whole output."""
 
     def __init__(self, directory: Path, python: str, environ: dict[str, str], *flags: str):
         self.log = directory / "driver.log"

@@ -1,4 +1,4 @@
-"""Spark's own streaming examples, as its wheel has them, on each Spark: followed, and not disturbed."""
+"""Spark's own streaming examples from its wheel, with the agent, on each Spark version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BLOCKCHAIN = "structured_blockchain_admission_control.py"
 
 @contextmanager
 def words() -> Iterator[int]:
-    """A server of lines that says the same few words to whoever connects, and goes on until it is closed."""
+    """A line server that sends the same few words to every client until it is closed."""
     stopped = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 

@@ -1,4 +1,4 @@
-"""On each Spark: what the agent hears and does in a driver that knows nothing of it."""
+"""Events and commands of the agent on each Spark version, in a driver without any code for it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_facts_and_the_shape_of_a_query_are_reported(guest: Guest) -> None:
     guest.driver.do("queries['told'].stop()")
 
 
-#: What a running stateful query does not tell of itself, by version; docs/agent.md has it as a table.
+#: What a running stateful query does not report, by version; docs/agent.md has it as a table.
 UNTOLD = {"3.4": ["progress.batchDuration"], "3.5": ["progress.batchDuration"]}
 
 

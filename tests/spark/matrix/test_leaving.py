@@ -1,4 +1,4 @@
-"""On each Spark: the agent goes when it is told to, comes again with a new session, and leaves no trace at the end."""
+"""Detaching on each Spark version: the agent detaches on request, attaches to a new session, and leaves no trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts in RocksDB; batch 3 says that it runs and does not end. Argument: a folder."""
+"""Count in RocksDB; batch 3 announces itself and does not end. Argument: a folder."""
 
 import sys
 import time
