@@ -195,7 +195,7 @@ def test_the_command_publishes_what_the_lake_holds(
     staging = lake.stage("baselines", "current")
     lake.commit(staging, staging.write("baselines", rows(("q", "from the lake", 3.0)), "0"))
     result = cli("history", "rollup", "--lake", str(tmp_path / "lake"), "--publish", "--server", server.url)
-    assert result.code == 0 and "published: the baselines of 1 queries" in result.out, result.err
+    assert result.code == 0 and "published baselines of 1 queries" in result.out, result.err
     assert [item["query"] for item in admin.get("/api/v1/baselines").json()["baselines"]] == ["from the lake"]
 
 
