@@ -68,8 +68,8 @@ def test_what_is_told_is_what_is_parsed() -> None:
 
 WRONG = {
     "no object": ([], "one must be an object, not list"),
-    "no id": (told(query_id=None), "one.query_id must be a text"),
-    "an endless name": (told(query="x" * 2000), "one.query must be a text"),
+    "no id": (told(query_id=None), "one.query_id must be text"),
+    "an endless name": (told(query="x" * 2000), "one.query must be text"),
     "no figures": (told(figures=None), "one.figures must be an object"),
     "an unknown figure": (
         told(figures={"moons": {}}),

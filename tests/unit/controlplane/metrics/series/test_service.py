@@ -99,7 +99,7 @@ def test_a_restart_knows_what_was_saved_and_what_was_missed(
     with caplog.at_level(logging.INFO):
         room.load()
     assert by_labels(room.grid.select(named(UP), BEGIN, at)) == before
-    assert "slots were made from events" in caplog.text
+    assert "missing slots filled from events" in caplog.text
     assert room.figures().series == 2
 
 
@@ -108,7 +108,7 @@ def test_a_disk_that_takes_no_snapshot_is_a_line_in_the_log(
 ) -> None:
     (story.folder / "series.npz.new").mkdir()
     story.room.save()
-    assert "the series cannot be saved" in caplog.text
+    assert "cannot save the series" in caplog.text
 
 
 def test_rules_that_read_more_than_is_kept_are_named_in_the_log(
@@ -117,6 +117,6 @@ def test_rules_that_read_more_than_is_kept_are_named_in_the_log(
     rules = [Rule(RuleKind.ALERT, n, text, parse(text)) for n, text in (("A", UP), ("B", '{app="x"}'))]
     story.room.keep_for([RuleGroup("g", tuple(rules))])
     assert [record.getMessage() for record in caplog.records] == [
-        'the rule B reads more than the server keeps at hand: {app="x"}'
+        'rule B reads more history than the server keeps in memory: {app="x"}'
     ]
     assert story.room.grid.names == {UP}

@@ -114,7 +114,7 @@ def test_a_file_that_is_of_no_use_is_a_line_in_the_log(
     grid = Grid({"x": 600.0, "y": 60.0}, STEP)
     with caplog.at_level(logging.WARNING):
         assert snapshot.load(grid, tmp_path / "series", now=1000.0) is None
-    assert len(caplog.records) == 1 and "cannot be used" in caplog.text
+    assert len(caplog.records) == 1 and "cannot use the saved series" in caplog.text
     assert grid.series_count == 0
 
 
