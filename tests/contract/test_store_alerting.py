@@ -1,4 +1,4 @@
-"""What every store must keep of alerts: episodes, what was told, silences, acknowledgements, in any words."""
+"""What each store must store of alerts: episodes, notifications, silences and acknowledgements."""
 
 from __future__ import annotations
 
@@ -140,10 +140,10 @@ def test_odd_words_come_back_as_they_were(harness: StoreHarness, words: str) -> 
     assert current(harness) == [StoredAlert(GROUP, "Lag", one, words)]
     assert history(harness, 0.0, 1e10, words) == [one]
     kept = NotificationLogEntry(5.0, words, words, DeliveryOutcome.SENT, words, (one.fingerprint,))
-    told = NotificationState(frozenset([one.fingerprint]), frozenset(), 5.0)
-    harness.write(alerting.log_notification, kept, told)
+    state = NotificationState(frozenset([one.fingerprint]), frozenset(), 5.0)
+    harness.write(alerting.log_notification, kept, state)
     assert harness.read(alerting.logged_notifications) == [kept]
-    assert harness.read(alerting.notification_states) == {(words, words): told}
+    assert harness.read(alerting.notification_states) == {(words, words): state}
     silence = Silence("s", (Matcher("app", "=", words),), 1.0, 2.0, words, words, 1.0)
     harness.write(alerting.put_silence, silence)
     assert harness.read(alerting.all_silences) == [silence]
@@ -172,7 +172,7 @@ def test_an_annotation_of_a_megabyte_is_kept(harness: StoreHarness) -> None:
     assert current(harness)[0].alert == one
 
 
-# -- what was told ---------------------------------------------------------------------------------
+# -- notifications ---------------------------------------------------------------------------------
 
 
 def told_of(*fingerprints: str, at: float = 5.0) -> NotificationState:
@@ -271,7 +271,7 @@ def test_only_what_is_over_is_forgotten(harness: StoreHarness) -> None:
 
 
 def test_what_was_told_of_an_alert_that_still_fires_is_not_forgotten(harness: StoreHarness) -> None:
-    """Somebody who works on it for weeks is not told anew after a restart."""
+    """An alert acknowledged for weeks is not notified again after a restart."""
     fires = alert(at=100.0)
     record(harness, change(fires))
     harness.write(alerting.log_notification, line(at=10.0), told_of(fires.fingerprint, at=10.0))

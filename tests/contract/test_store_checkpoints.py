@@ -31,9 +31,9 @@ def test_the_newest_inventory_counts_in_whatever_order_they_come(harness: StoreH
     assert put(harness, 20.0) is True
     assert put(harness, 10.0) is False
     assert put(harness, 30.0) is True
-    said = harness.read(checkpoints.latest_report, "q1")
-    assert (said["taken_at"], said["batch"]) == (30.0, 30.0)
-    assert said["summary"] == "it will resume at batch 3 🔥"
+    report = harness.read(checkpoints.latest_report, "q1")
+    assert (report["taken_at"], report["batch"]) == (30.0, 30.0)
+    assert report["summary"] == "it will resume at batch 3 🔥"
     assert harness.read(checkpoints.document, "q1") == {
         "checkpoint": {"root": "/lake/c", "at": 30.0},
         "output": None,

@@ -148,18 +148,18 @@ def test_what_is_over_is_written_once_a_day_and_again_only_when_it_changed(
 def test_a_store_that_was_set_back_moves_its_events_anew(harness: StoreHarness, tmp_path: Path) -> None:
     """As after a restored backup: the ids that were moved belong to other events now."""
     settings = replace(Settings(data_dir=tmp_path), lake=str(tmp_path / "lake"))
-    room = HistoryService(settings, harness.writer, harness.engine.connect, lambda: harness.now)
+    service = HistoryService(settings, harness.writer, harness.engine.connect, lambda: harness.now)
     tell(harness, 20)
     moved_to(harness, tmp_path / "lake", harness.now)
     harness.write(lambda connection: connection.execute(sa.delete(events).where(events.c.id > 5)))
     harness.write(offload_marks.set_value, "events", 5)
     driver = Driver()
     harness.accept(*[driver.progress("q2", "r2", number, at=BEGIN + number) for number in range(15)])
-    assert room.advance() == 0
-    assert forget(harness, harness.now, room.advance()) == 0, "nothing leaves the store"
+    assert service.advance() == 0
+    assert forget(harness, harness.now, service.advance()) == 0, "nothing leaves the store"
     second = moved_to(harness, tmp_path / "lake", harness.now)
     assert offload_commits.counts_of(second).duplicates == 5
-    assert room.advance() == 20
+    assert service.advance() == 20
     lake = Lake.open(str(tmp_path / "lake")).read("progress")
     assert sorted(zip(lake["query_id"].to_pylist(), lake["batch_id"].to_pylist(), strict=True)) == sorted(
         [("q", number) for number in range(20)] + [("q2", number) for number in range(15)]

@@ -1,4 +1,4 @@
-"""What the doctor's word makes of a start: refused, on its way, or held until somebody has looked."""
+"""Checkpoint gate: starts are refused, released or held, and forced ones are recorded."""
 
 from __future__ import annotations
 

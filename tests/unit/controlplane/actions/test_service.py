@@ -1,4 +1,4 @@
-"""The control service on a real store: whom a command goes to, and when to nobody."""
+"""ActionService on a real store: which agent a command goes to, and starts that wait for an inventory."""
 
 from __future__ import annotations
 

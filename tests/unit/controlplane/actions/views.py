@@ -1,4 +1,4 @@
-"""Views, samples and actions for the tests of the control service."""
+"""Views, samples and actions for the tests of the actions package."""
 
 from __future__ import annotations
 

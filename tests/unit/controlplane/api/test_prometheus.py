@@ -115,8 +115,8 @@ def test_each_kind_of_value_has_its_shape() -> None:
 )
 def test_a_matrix_prints_every_value_as_an_instant_does(found: list[tuple[float, float]]) -> None:
     series = [series_of({"n": f"{n:05}"}, {shift: value, 1.0: 2.0}) for n, (value, shift) in enumerate(found)]
-    told = data(prometheus.result(Matrix(series), 1.0))["result"]
-    assert [one["values"] for one in told] == [
+    body = data(prometheus.result(Matrix(series), 1.0))["result"]
+    assert [one["values"] for one in body] == [
         [[shift, prometheus.number(value)], [1, "2"]] for value, shift in found
     ]
 
@@ -162,7 +162,7 @@ NOW = 1795159016.0
 
 
 def views(evaluated: bool = True) -> list[GroupView]:
-    """The groups as the desk shows them after an evaluation at NOW."""
+    """The groups as AlertQueries returns them after an evaluation at NOW."""
     groups, mistakes = load(RULES, "rules.yml")
     assert mistakes == ()
     return [_viewed(group) if evaluated else GroupView(group, 15.0, rules=_unseen(group)) for group in groups]
@@ -269,17 +269,17 @@ def test_alerts_that_have_ended_are_not_told_and_those_kept_firing_say_since_whe
     fires = views()[0].rules[1].alerts[0]
     ended = replace(fires, state=AlertState.RESOLVED, resolved_at=NOW)
     kept = replace(fires, gone_since=NOW - 60)
-    told = data(prometheus.alerts([fires, ended, kept]))["alerts"]
-    assert [alert.get("keepFiringSince") for alert in told] == [None, "2026-11-20T07:15:56.000Z"]
+    body = data(prometheus.alerts([fires, ended, kept]))["alerts"]
+    assert [alert.get("keepFiringSince") for alert in body] == [None, "2026-11-20T07:15:56.000Z"]
 
 
 # -- the rest --------------------------------------------------------------------------------------
 
 
 def test_the_metadata_are_those_of_the_catalogue() -> None:
-    told = data(prometheus.metadata())
-    assert set(BY_NAME) <= set(told)
-    assert told["spark_streaming_state_rows"] == [
+    body = data(prometheus.metadata())
+    assert set(BY_NAME) <= set(body)
+    assert body["spark_streaming_state_rows"] == [
         {"type": "gauge", "help": BY_NAME["spark_streaming_state_rows"].help, "unit": "rows"}
     ]
     assert list(data(prometheus.metadata("spark_streaming_query_up"))) == ["spark_streaming_query_up"]
@@ -288,9 +288,9 @@ def test_the_metadata_are_those_of_the_catalogue() -> None:
 
 
 def test_a_client_takes_us_for_prometheus_and_new_enough() -> None:
-    told = data(prometheus.build_info("0.1.0"))
-    assert {"application", "features"} & set(told) == set()
-    assert tuple(map(int, told["version"].split("."))) >= (2, 24, 0)
+    body = data(prometheus.build_info("0.1.0"))
+    assert {"application", "features"} & set(body) == set()
+    assert tuple(map(int, body["version"].split("."))) >= (2, 24, 0)
 
 
 @pytest.mark.parametrize(

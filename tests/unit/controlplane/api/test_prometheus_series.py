@@ -18,14 +18,14 @@ UP = (Matcher("__name__", "=", "up"),)
 
 
 @dataclass
-class Room:
+class FakeSeries:
     """Series in memory that must be asked for by a metric's name, as those of the past must.
 
     `most`: seconds at a time that it looks through.
     """
 
     series: Sequence[Series] = ()
-    told: Sequence[Reading] = ()
+    live_readings: Sequence[Reading] = ()
     asked: list[tuple[float, float]] = field(default_factory=list)
     most: float = float("inf")
 
@@ -33,7 +33,7 @@ class Room:
         return self
 
     def live(self, now: float) -> Sequence[Reading]:
-        return self.told
+        return self.live_readings
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         self.asked.append((start, end))
@@ -49,10 +49,14 @@ def up(query: str, *times: float) -> Series:
 
 
 def test_without_a_selector_all_that_is_live_is_found_without_empty_labels() -> None:
-    room = Room(
-        told=[("up", {"query": "b", "team": ""}, 1.0), ("up", {"query": "a"}, 1.0), ("down", {}, 0.0)]
+    series = FakeSeries(
+        live_readings=[
+            ("up", {"query": "b", "team": ""}, 1.0),
+            ("up", {"query": "a"}, 1.0),
+            ("down", {}, 0.0),
+        ]
     )
-    found = find(room, [], NOW - 3600, NOW, NOW)
+    found = find(series, [], NOW - 3600, NOW, NOW)
     assert [dict(one) for one in found.series] == [
         {"__name__": "down"},
         {"__name__": "up", "query": "a"},
@@ -61,28 +65,28 @@ def test_without_a_selector_all_that_is_live_is_found_without_empty_labels() -> 
     assert names(found.series) == ["__name__", "query"]
     assert values(found.series, "query") == ["a", "b"]
     assert values(found.series, "__name__") == ["down", "up"]
-    assert room.asked == []
+    assert series.asked == []
 
 
 def test_a_selector_finds_what_had_a_sample_in_the_time_and_each_once() -> None:
-    room = Room([up("gone", NOW - 7200), up("here", *range(int(NOW) - 3600, int(NOW), 15))])
-    assert values(find(room, [UP, UP], NOW - 3600, NOW, NOW).series, "query") == ["here"]
-    assert values(find(room, [UP], NOW - 7260, NOW - 7140, NOW).series, "query") == ["gone"]
-    assert find(room, [UP], NOW, NOW - 1, NOW).series == ()
+    series = FakeSeries([up("gone", NOW - 7200), up("here", *range(int(NOW) - 3600, int(NOW), 15))])
+    assert values(find(series, [UP, UP], NOW - 3600, NOW, NOW).series, "query") == ["here"]
+    assert values(find(series, [UP], NOW - 7260, NOW - 7140, NOW).series, "query") == ["gone"]
+    assert find(series, [UP], NOW, NOW - 1, NOW).series == ()
 
 
 def test_a_sample_at_the_very_start_counts() -> None:
-    room = Room([up("edge", NOW - 60)])
-    assert values(find(room, [UP], NOW - 60, NOW, NOW).series, "query") == ["edge"]
+    series = FakeSeries([up("edge", NOW - 60)])
+    assert values(find(series, [UP], NOW - 60, NOW, NOW).series, "query") == ["edge"]
 
 
 def test_a_selector_without_a_metric_finds_what_is_live_and_says_so_of_the_past() -> None:
-    room = Room(told=[("up", {"query": "a"}, 1.0), ("up", {"query": "b"}, 1.0)])
+    series = FakeSeries(live_readings=[("up", {"query": "a"}, 1.0), ("up", {"query": "b"}, 1.0)])
     unnamed = (Matcher("query", "=", "a"),)
-    now, past = find(room, [unnamed], NOW - 60, NOW, NOW), find(room, [unnamed], 0.0, NOW - 86400, NOW)
+    now, past = find(series, [unnamed], NOW - 60, NOW, NOW), find(series, [unnamed], 0.0, NOW - 86400, NOW)
     assert (values(now.series, "query"), now.warnings) == (["a"], ())
     assert (values(past.series, "query"), past.warnings) == (["a"], (ONLY_NOW,))
-    assert room.asked == []
+    assert series.asked == []
 
 
 def test_a_long_time_is_searched_by_few_probes_newest_first() -> None:
@@ -100,36 +104,36 @@ def test_a_short_time_is_searched_completely(start: float, end: float) -> None:
 
 
 def test_a_run_of_a_day_ago_is_found_in_a_week() -> None:
-    room = Room([up("long", *[NOW - 86400 - 15 * n for n in range(5760)])])
-    assert values(find(room, [UP], NOW - 7 * 86400, NOW, NOW).series, "query") == ["long"]
+    series = FakeSeries([up("long", *[NOW - 86400 - 15 * n for n in range(5760)])])
+    assert values(find(series, [UP], NOW - 7 * 86400, NOW, NOW).series, "query") == ["long"]
 
 
 def test_when_it_takes_long_what_was_found_is_the_answer_with_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(prometheus_series, "SEARCH_SECONDS", -1.0)
-    found = find(Room([up("a", NOW)]), [UP], NOW - 3600, NOW, NOW)
+    found = find(FakeSeries([up("a", NOW)]), [UP], NOW - 3600, NOW, NOW)
     assert found.warnings == (INCOMPLETE,)
 
 
 def test_what_is_too_much_for_the_source_is_left_out_but_never_what_is_live() -> None:
-    room = Room(
+    series = FakeSeries(
         [up("early", *[NOW - 6600 - n for n in range(0, 600, 15)])],
-        told=[("up", {"query": "now"}, 1.0), ("down", {}, 1.0)],
+        live_readings=[("up", {"query": "now"}, 1.0), ("down", {}, 1.0)],
         most=100.0,
     )
-    found = find(room, [UP], NOW - 7200, NOW, NOW)
+    found = find(series, [UP], NOW - 7200, NOW, NOW)
     assert values(found.series, "query") == ["early", "now"]
     assert found.warnings == (INCOMPLETE,)
 
 
 def test_what_is_live_now_is_no_answer_about_a_past_that_was_too_much() -> None:
-    room = Room(told=[("up", {"query": "now"}, 1.0)], most=-1.0)
-    found = find(room, [UP], NOW - 7200, NOW - 3600, NOW)
+    series = FakeSeries(live_readings=[("up", {"query": "now"}, 1.0)], most=-1.0)
+    found = find(series, [UP], NOW - 7200, NOW - 3600, NOW)
     assert (found.series, found.warnings) == ((), (INCOMPLETE,))
 
 
 def test_the_future_holds_nothing() -> None:
-    room = Room([up("a", NOW - 10)])
-    find(room, [UP], NOW - 60, NOW + 86400 * 400, NOW)
-    assert max(end for _, end in room.asked) == NOW
+    series = FakeSeries([up("a", NOW - 10)])
+    find(series, [UP], NOW - 60, NOW + 86400 * 400, NOW)
+    assert max(end for _, end in series.asked) == NOW

@@ -1,4 +1,4 @@
-"""Jobs run, overrun, fail; the table goes on and says who is late."""
+"""Scheduler: jobs run, overrun and fail, and overdue jobs are reported."""
 
 from __future__ import annotations
 
