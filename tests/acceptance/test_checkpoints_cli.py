@@ -28,7 +28,7 @@ def test_verdicts_findings_and_a_start_in_spite_of_them(
 ) -> None:
     name = str(query.name)
     assert "no inventory has arrived yet" in cli("checkpoints", name).out
-    agent.tell(inventory(query, write(tmp_path, query.query_id, 0), "stopped"))
+    agent.send(inventory(query, write(tmp_path, query.query_id, 0), "stopped"))
     assert eventually(lambda: cli("checkpoints", name).out.splitlines()[1].startswith("ok"))
     assert cli("checkpoints", name).code == 0
     (tmp_path / "offsets/0").write_text("")

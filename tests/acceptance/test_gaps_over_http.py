@@ -9,7 +9,7 @@ from typing import Any
 
 from controlplane.events.gaps import GRACE_SECONDS
 from tests.acceptance.live import LiveServer, live_server
-from tests.drivers import Driver
+from tests.drivers import Driver, report
 
 QUERY = str(uuid.uuid4())
 COUNTER = "spark_streaming_batches_unreported_total"
@@ -20,7 +20,7 @@ def test_a_gap_is_shown_counted_once_and_closed_by_what_comes_late(tmp_path: Pat
     with live_server(tmp_path, lambda: time.time() + ahead[0]) as server:
         driver = Driver()
 
-        def report(*batches: int, run_id: str = "run") -> None:
+        def send_batches(*batches: int, run_id: str = "run") -> None:
             lines = [
                 driver.line("progress", report(QUERY, run_id, batch, time.time()), time.time() + ahead[0])
                 for batch in batches
@@ -29,15 +29,15 @@ def test_a_gap_is_shown_counted_once_and_closed_by_what_comes_late(tmp_path: Pat
                 answer = client.post("/api/v1/events", content=b"\n".join(lines))
             assert answer.json()["stored"] == len(batches)
 
-        report(7, 8, 11)
-        report(11, 12, 15, run_id="next")
+        send_batches(7, 8, 11)
+        send_batches(11, 12, 15, run_id="next")
         assert spans(server) == [("run", 9, 10), ("next", 13, 14)] and counter(server) is None
-        report(9)
+        send_batches(9)
         assert spans(server) == [("run", 10, 10), ("next", 13, 14)]
         ahead[0] += GRACE_SECONDS + 1
-        report(16)
+        send_batches(16)
         assert counter(server) == 3.0
-        report(10, 13)
+        send_batches(10, 13)
         assert spans(server) == [("next", 14, 14)] and counter(server) == 3.0
 
 
