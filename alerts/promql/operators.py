@@ -87,19 +87,19 @@ def _stacked(parts: Sequence[SampleRows]) -> SampleRows:
 def matched(node: Binary, left: SampleRows, right: SampleRows, budget: EvaluationBudget) -> SampleRows:
     """Apply an arithmetic or comparison operator to two vectors, sample by sample with the matching partner."""
     matching = node.matching or Matching()
-    many, one = (right, left) if matching.group == "right" else (left, right)
-    if not len(many) or not len(one):
+    many, item = (right, left) if matching.group == "right" else (left, right)
+    if not len(many) or not len(item):
         return no_rows(left.steps)
     key = _key(matching)
     keys = [key(labels) for labels in many.labels]
-    partners = Groups(key(labels) for labels in one.labels)
-    _refuse_many(partners, one, many)
+    partners = Groups(key(labels) for labels in item.labels)
+    _refuse_many(partners, item, many)
     pairs = of_many, of_one = _pairs(keys, partners, budget, left.steps)
-    values, present = _combined(node, many, one, pairs, matching.group == "right")
+    values, present = _combined(node, many, item, pairs, matching.group == "right")
     if matching.group is None:
         _refuse_twice(Groups(keys[i] for i in of_many), present)
     result_labels = _result_labels(node, matching)
-    labels = [result_labels(many.labels[i], one.labels[j]) for i, j in zip(of_many, of_one, strict=True)]
+    labels = [result_labels(many.labels[i], item.labels[j]) for i, j in zip(of_many, of_one, strict=True)]
     result = SampleRows(labels, values, np.broadcast_to(present, values.shape)).where(present)
     return _unambiguous(result, matching)
 
@@ -113,15 +113,15 @@ def _key(matching: Matching) -> Key:
     return lambda labels: frozenset(strip(labels).items())
 
 
-def _refuse_many(partners: Groups, one: SampleRows, many: SampleRows) -> None:
+def _refuse_many(partners: Groups, rows: SampleRows, many: SampleRows) -> None:
     """Raise where the one side has duplicate series for a match group that the other side has."""
-    if len(partners) == len(one):
+    if len(partners) == len(rows):
         return
-    meet = (partners.count(one.present) > 1) & many.present.any(axis=0)
+    meet = (partners.count(rows.present) > 1) & many.present.any(axis=0)
     if meet.any():
         group = int(np.flatnonzero(meet.any(axis=1))[0])
         raise OperationError(
-            f"found duplicate series for the match group of {_written(one.labels[partners.first[group]])};"
+            f"found duplicate series for the match group of {_written(rows.labels[partners.first[group]])};"
             " many-to-many matching not allowed: matching labels must be unique on one side"
         )
 
@@ -157,12 +157,12 @@ def _pairs(keys: Sequence[Hashable], partners: Groups, budget: EvaluationBudget,
 
 
 def _combined(
-    node: Binary, many: SampleRows, one: SampleRows, pairs: Pairs, swapped: bool
+    node: Binary, many: SampleRows, rows: SampleRows, pairs: Pairs, swapped: bool
 ) -> tuple[Floats, Flags]:
     of_many, of_one = pairs
-    sides = [many.values[of_many], one.values[of_one]]
+    sides = [many.values[of_many], rows.values[of_one]]
     first, second = reversed(sides) if swapped else sides
-    present = many.present[of_many] & one.present[of_one]
+    present = many.present[of_many] & rows.present[of_one]
     if node.operator in ARITHMETIC:
         return ARITHMETIC[node.operator](first, second), present
     holds = COMPARISON[node.operator](first, second)
@@ -177,10 +177,10 @@ def _result_labels(node: Binary, matching: Matching) -> Callable[[Labels, Labels
     if matching.group is None:
         keep = _one_to_one(keep, matching)
 
-    def labels(many: Labels, one: Labels) -> Labels:
+    def labels(many: Labels, item: Labels) -> Labels:
         result = dict(keep(many))
         for name in matching.include:
-            result[name] = one.get(name, "")
+            result[name] = item.get(name, "")
         return {name: value for name, value in result.items() if value} if matching.include else result
 
     return labels

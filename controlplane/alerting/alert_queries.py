@@ -66,26 +66,26 @@ class AlertQueries:
     def alerts(self, now: float) -> tuple[AlertView, ...]:
         """Pending and firing alerts, and those resolved within the last 15 minutes, unordered."""
         stored, inhibitor = self._evaluation.alerts(), self._notifier.inhibitor
-        known = {one.alert.fingerprint: one.alert for one in stored}
+        known = {item.alert.fingerprint: item.alert for item in stored}
         active = self._silence_state.active(now)
-        return tuple(self._view(one, inhibitor, known, active, now) for one in stored)
+        return tuple(self._view(item, inhibitor, known, active, now) for item in stored)
 
     def _view(
         self,
-        one: StoredAlert,
+        item: StoredAlert,
         inhibitor: Inhibitor,
         known: Mapping[str, Alert],
         active: Sequence[Silence],
         now: float,
     ) -> AlertView:
-        alert = one.alert
+        alert = item.alert
         over = alert.state is AlertState.RESOLVED
         inhibited = () if over else inhibitor.inhibiting(alert.labels)
         routes = routing.matching_routes(self.config.route, alert.labels)
         return AlertView(
             alert=alert,
-            group=self._evaluation.group_name(one.group),
-            reason=one.reason,
+            group=self._evaluation.group_name(item.group),
+            reason=item.reason,
             silenced_by=() if over else silences.silenced_by(active, alert.labels, now),
             inhibited_by=tuple(known[name] for name in inhibited if name in known),
             acknowledgement=acknowledgements.find(alert, self._silence_state.acknowledgements),
@@ -107,22 +107,22 @@ class AlertQueries:
     def history(self, start: float, end: float, query_id: str | None, limit: int) -> list[AlertView]:
         """Alerts that fired between `start` and `end`, newest first."""
         with self._reading() as conn:
-            return [self._past(one) for one in rows.history(conn, start, end, query_id, limit)]
+            return [self._past(item) for item in rows.history(conn, start, end, query_id, limit)]
 
-    def _past(self, one: StoredAlert) -> AlertView:
+    def _past(self, item: StoredAlert) -> AlertView:
         return AlertView(
-            alert=one.alert,
-            group=self._evaluation.group_name(one.group),
-            reason=one.reason,
-            acknowledgement=acknowledgements.find(one.alert, self._silence_state.acknowledgements),
-            notified=self._notifier.notified(one.alert.fingerprint),
+            alert=item.alert,
+            group=self._evaluation.group_name(item.group),
+            reason=item.reason,
+            acknowledgement=acknowledgements.find(item.alert, self._silence_state.acknowledgements),
+            notified=self._notifier.notified(item.alert.fingerprint),
         )
 
     def firing(self, now: float) -> dict[str, tuple[int, str]]:
         """Number of firing unmuted alerts and highest severity, by query id (or application without one)."""
         found: dict[str, tuple[int, str]] = {}
         inhibitor, active = self._notifier.inhibitor, self._silence_state.active(now)
-        for alert in (one.alert for one in self._evaluation.alerts()):
+        for alert in (item.alert for item in self._evaluation.alerts()):
             about = alert.labels.get("query_id") or alert.labels.get("app", "")
             if alert.state is not AlertState.FIRING or inhibitor.inhibiting(alert.labels):
                 continue
@@ -136,22 +136,22 @@ class AlertQueries:
         now = self._clock()
         alert = self.alert(fingerprint, now).alert
         try:
-            one = acknowledgements.acknowledge(alert, actor, now, comment)
+            item = acknowledgements.acknowledge(alert, actor, now, comment)
         except ValueError as error:
             raise Conflict(str(error), code="not_firing") from None
 
         def work(conn: Connection) -> None:
-            rows.put_acknowledgement(conn, one)
+            rows.put_acknowledgement(conn, item)
             audit.record(conn, now, actor, via, "alert.acknowledge", fingerprint, {"comment": comment})
 
-        self._writer.write(work, lambda _: self._silence_state.acknowledge(one))
+        self._writer.write(work, lambda _: self._silence_state.acknowledge(item))
         return self.alert(fingerprint, now)
 
     # -- silences --------------------------------------------------------------------------------------
 
     def silences(self, now: float) -> tuple[Silence, ...]:
         """All stored silences, newest first."""
-        return tuple(sorted(self._silence_state.silences, key=lambda one: -one.updated_at))
+        return tuple(sorted(self._silence_state.silences, key=lambda item: -item.updated_at))
 
     def silence(self, id: str) -> Silence:
         found = self._silence_state.silence(id)
@@ -169,7 +169,7 @@ class AlertQueries:
                 code="too_many",
             )
         if (
-            sum(one.state(now) is not SilenceState.EXPIRED for one in self._silence_state.silences)
+            sum(item.state(now) is not SilenceState.EXPIRED for item in self._silence_state.silences)
             >= MAX_SILENCES
         ):
             raise Conflict(
@@ -185,8 +185,8 @@ class AlertQueries:
         old = self.silence(id)
         self._check(silence, now)
         after = [
-            one if one.id else replace(one, id=str(uuid.uuid4()))
-            for one in silences.update(old, silence, now)
+            item if item.id else replace(item, id=str(uuid.uuid4()))
+            for item in silences.update(old, silence, now)
         ]
         self._put(after, actor, via, "silence.change", now)
         return after[-1]
@@ -207,10 +207,10 @@ class AlertQueries:
         changed = list(changed)
 
         def work(conn: Connection) -> None:
-            for one in changed:
-                rows.put_silence(conn, one)
-                detail = {"matchers": routing.matchers_text(one.matchers), "comment": one.comment}
-                audit.record(conn, now, actor, via, what, one.id, detail)
+            for item in changed:
+                rows.put_silence(conn, item)
+                detail = {"matchers": routing.matchers_text(item.matchers), "comment": item.comment}
+                audit.record(conn, now, actor, via, what, item.id, detail)
 
         self._writer.write(work, lambda _: self._silence_state.put(changed))
 
@@ -229,7 +229,7 @@ class AlertQueries:
             return rows.logged_notifications(conn, limit, fingerprint)
 
 
-def worse_severity(one: str, other: str) -> str:
+def worse_severity(item: str, other: str) -> str:
     """The more severe of two severities."""
     order = {severity: place for place, severity in enumerate(SEVERITIES)}
-    return min(one, other, key=lambda severity: order.get(severity, len(order) + (not severity)))
+    return min(item, other, key=lambda severity: order.get(severity, len(order) + (not severity)))

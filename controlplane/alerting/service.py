@@ -87,9 +87,14 @@ class AlertingService:
         stored = rows.recent_alerts(connection, now - state.RESOLVED_RETENTION_SECONDS)
         self.silence_state.load(rows.all_silences(connection), rows.all_acknowledgements(connection))
         self.evaluation.load(stored, rows.evaluated_at(connection), now)
-        states, alerts = rows.notification_states(connection), [one.alert for one in self.evaluation.alerts()]
-        notified = {name for one in states.values() for name in one.firing} - {a.fingerprint for a in alerts}
-        ended = [one.alert for one in rows.last_resolved(connection, sorted(notified))]
+        states, alerts = (
+            rows.notification_states(connection),
+            [alert.alert for alert in self.evaluation.alerts()],
+        )
+        notified = {name for item in states.values() for name in item.firing} - {
+            a.fingerprint for a in alerts
+        }
+        ended = [item.alert for item in rows.last_resolved(connection, sorted(notified))]
         self.notifier.load([*alerts, *ended], states, rows.logged_notifications(connection, MAX_REMEMBERED))
 
     def start(self) -> None:
@@ -125,7 +130,7 @@ class AlertingService:
         self._notify()
 
     def _notify(self) -> None:
-        self.notifier.take([one.alert for one in self.evaluation.alerts()])
+        self.notifier.take([alert.alert for alert in self.evaluation.alerts()])
 
     # -- the store -------------------------------------------------------------------------------------
 

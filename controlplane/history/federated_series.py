@@ -125,7 +125,7 @@ class FederatedSeries:
         rows_by_query = zip(
             first["query_id"].to_pylist(), first["reported_at_min"].cast("int64").to_pylist(), strict=True
         )
-        return {one: young[one] for one, at in rows_by_query if at / 1e6 < young[one]}
+        return {item: young[item] for item, at in rows_by_query if at / 1e6 < young[item]}
 
     def _stitched(
         self,
@@ -139,7 +139,7 @@ class FederatedSeries:
     ) -> list[Series]:
         """Each query's series from the lake up to its boundary, and from the store after it."""
         step = replay.step
-        slots = {one: math.ceil(at / step) * step for one, at in boundaries.items()}
+        slots = {item: math.ceil(at / step) * step for item, at in boundaries.items()}
         first, last = min(slots.values(), default=0.0), max(slots.values(), default=0.0)
         # Start one slot before the first boundary: counters are computed backwards from there.
         recent = list(replay.select(matchers, max(start, first - 1.5 * step), end)) if first <= end else []
@@ -154,16 +154,18 @@ class FederatedSeries:
         found: list[Series] = []
         for boundary in sorted(set(slots.values())):
             of_seam = [
-                [one for one in some if slots.get(one.labels["query_id"]) == boundary]
+                [item for item in some if slots.get(item.labels["query_id"]) == boundary]
                 for some in (older, recent)
             ]
-            before = [_before(one, boundary) for one in of_seam[0]]
+            before = [_before(item, boundary) for item in of_seam[0]]
             found += join_series(before, of_seam[1], boundary) if boundary <= end else before
         return found
 
     def _unknown_queries(self, matchers: Sequence[Matcher]) -> dict[str, QueryView | None]:
         """The query that is named by its id and that the server has never seen, or forgotten."""
-        named = [one.value for one in matchers if one.name == "query_id" and one.operator == "="]
+        named = [
+            matcher.value for matcher in matchers if matcher.name == "query_id" and matcher.operator == "="
+        ]
         return {named[0]: None} if named and self.backends.window.view(named[0]) is None else {}
 
     def _note(self, text: str) -> None:
@@ -203,15 +205,15 @@ class FederatedSeries:
         spans = self._spans(name, plan, list(queries), start, end)
         labels = self._labels(name, queries, spans, days or plan.all)
         rows = [
-            lake_series.counter_values(one, slots, *totals.get(query_id, (end, None)))
+            lake_series.counter_values(span, slots, *totals.get(query_id, (end, None)))
             if figure.is_counter
-            else lake_series.gauge_values(one, slots)
-            for query_id, one in spans.items()
+            else lake_series.gauge_values(span, slots)
+            for query_id, span in spans.items()
         ]
         values = np.array(rows).reshape(len(rows), len(slots))
         ordered = [labels[query_id] for query_id in spans]
         found = series_of_rows(ordered, values, slots, 1 if slots[0] <= start else 0)
-        return [one for one in found if matches(matchers, one.labels)]
+        return [item for item in found if matches(matchers, item.labels)]
 
     def _spans(
         self, name: str, plan: DayPlan, query_ids: list[str], start: float, end: float
@@ -229,7 +231,11 @@ class FederatedSeries:
                 )
             rows = archive.table("progress", lake_series.raw_columns(figure), plan.raw, where)
             backends.append(lake_series.spans_from_reports(name, rows, self._ends(plan.raw, where)))
-        return {one: spans for one, spans in lake_series.merge_spans(backends).items() if len(spans.starts)}
+        return {
+            backend: spans
+            for backend, spans in lake_series.merge_spans(backends).items()
+            if len(spans.starts)
+        }
 
     def _ends(self, days: Sequence[date], where: RowFilter) -> Mapping[str, Floats]:
         """Times at which runs ended, by query."""
@@ -325,7 +331,7 @@ def _boundaries(
     views: Iterable[str], complete_since: float, imported: Mapping[str, float]
 ) -> dict[str, float]:
     """Query → time from which the store has its data."""
-    return {one: max(complete_since, imported.get(one, 0.0)) for one in views}
+    return {view: max(complete_since, imported.get(view, 0.0)) for view in views}
 
 
 def _counter_totals(
@@ -334,11 +340,11 @@ def _counter_totals(
     """Query → time of the slot before its boundary, and the counter's value there; 0 where the store has
     none.
     """
-    found = {one: (slot - step, 0.0) for one, slot in slots.items()}
-    for one in recent:
-        query_id = one.labels["query_id"]
+    found = {item: (slot - step, 0.0) for item, slot in slots.items()}
+    for item in recent:
+        query_id = item.labels["query_id"]
         at = found[query_id][0]
-        place = int(np.searchsorted(one.times, at))
-        if place < len(one.times) and one.times[place] == at and not math.isnan(one.values[place]):
-            found[query_id] = at, float(one.values[place])
+        place = int(np.searchsorted(item.times, at))
+        if place < len(item.times) and item.times[place] == at and not math.isnan(item.values[place]):
+            found[query_id] = at, float(item.values[place])
     return found

@@ -135,7 +135,7 @@ def merge_spans(parts: Iterable[Mapping[str, Spans]]) -> dict[str, Spans]:
 
 def _concatenate(several: list[Spans]) -> Spans:
     starts, ends, values, known = (
-        np.concatenate([getattr(one, name) for one in several])
+        np.concatenate([getattr(item, name) for item in several])
         for name in ("starts", "ends", "values", "known")
     )
     order = np.argsort(starts, kind="stable")

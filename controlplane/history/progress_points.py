@@ -149,7 +149,7 @@ def _widen(points: list[ProgressPoint], step: float) -> list[ProgressPoint]:
     width = HOUR * math.ceil(step / HOUR) if step > HOUR else 60.0 * math.ceil(step / 60)
     found: list[ProgressPoint] = []
     longer: dict[float, list[ProgressPoint]] = {}
-    for point in sorted(points, key=lambda one: one.at):
+    for point in sorted(points, key=lambda item: item.at):
         if point.resolution and point.resolution < width:
             longer.setdefault(point.trigger_at // width, []).append(point)
         else:
@@ -162,20 +162,22 @@ def _merge_points(points: list[ProgressPoint], width: float) -> ProgressPoint:
     busy = [point for point in points if point.duration > 0] or points
 
     def last_of(name: str) -> Any:
-        return next((value for one in reversed(points) if (value := getattr(one, name)) is not None), None)
+        return next(
+            (value for point in reversed(points) if (value := getattr(point, name)) is not None), None
+        )
 
     def median_of(name: str) -> float | None:
-        values = [value for one in busy if (value := getattr(one, name)) is not None]
+        values = [value for item in busy if (value := getattr(item, name)) is not None]
         return statistics.median(values) if values else None
 
-    written = [one.output_rows for one in points if one.output_rows is not None]
+    written = [item.output_rows for item in points if item.output_rows is not None]
     return ProgressPoint(
         at=(points[0].at + points[-1].at) / 2,
         trigger_at=points[0].trigger_at,
         run_id="",
         batch_id=-1,
         duration=median_of("duration") or 0.0,
-        input_rows=sum(one.input_rows for one in points),
+        input_rows=sum(item.input_rows for item in points),
         output_rows=sum(written) if written else None,
         input_rows_per_second=median_of("input_rows_per_second"),
         processed_rows_per_second=median_of("processed_rows_per_second"),

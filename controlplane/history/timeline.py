@@ -86,7 +86,7 @@ class _RunBuilder:
 
     @property
     def first(self) -> float:
-        known = [one for one in (self.started_at, self.ended_at, *self.signs[:1]) if one is not None]
+        known = [item for item in (self.started_at, self.ended_at, *self.signs[:1]) if item is not None]
         return min(known)
 
     def add_sign(self, *times: float) -> None:
@@ -104,16 +104,16 @@ class _RunReader:
 
     def read(self) -> list[PastRun]:
         """Runs, oldest first. The start of a run that began before `start` is unknown."""
-        met = {one.run_id: one for one in self._runs_from_lifecycle()}
+        met = {item.run_id: item for item in self._runs_from_lifecycle()}
         for run_id, times in self._first_reports().items():
             met.setdefault(run_id, _RunBuilder(run_id)).add_sign(*times)
-        runs = sorted(met.values(), key=lambda one: one.first)
+        runs = sorted(met.values(), key=lambda item: item.first)
         made, next_start = [], None
         # Of runs beyond the limit only the start is needed.
-        for place, one in enumerate(reversed(runs)):
-            made.append(self._told(one, next_start, place < MAX_ENTRIES))
-            next_start = one.first
-        return [one for one in reversed(made) if self._overlaps(one)]
+        for place, run in enumerate(reversed(runs)):
+            made.append(self._told(run, next_start, place < MAX_ENTRIES))
+            next_start = run.first
+        return [item for item in reversed(made) if self._overlaps(item)]
 
     def _runs_from_lifecycle(self) -> Iterator[_RunBuilder]:
         days = self.archive.days("lifecycle", self.start - DAY, self.end)
@@ -143,7 +143,8 @@ class _RunReader:
         if run.ended_at is None and search_reports:
             since, until = run.started_at or self.start, min(next_start or self.end, self.end)
             last_seen = max(
-                (one for one in (last_seen, self._last_report(run.run_id, since, until)) if one), default=None
+                (item for item in (last_seen, self._last_report(run.run_id, since, until)) if item),
+                default=None,
             )
         ended, end = run.ended_at, RunEnd.FAILED if run.failure else RunEnd.STOPPED
         if ended is None and next_start is not None:
@@ -205,7 +206,7 @@ def _alerts(archive: Archive, query_id: str, start: float, end: float) -> list[R
     rows = _rows(
         archive.table("alerts", ALERT_COLUMNS, archive.days("alerts", 0.0, end), where_queries([query_id]))
     )
-    return [one for one in rows if one["fired_at"] <= end and (one["resolved_at"] or end) >= start]
+    return [row for row in rows if row["fired_at"] <= end and (row["resolved_at"] or end) >= start]
 
 
 def _actions(archive: Archive, query_id: str, start: float, end: float) -> list[Row]:
@@ -215,7 +216,7 @@ def _actions(archive: Archive, query_id: str, start: float, end: float) -> list[
         )
     )
     return [
-        one | {"evidence": _scalars(one["evidence"])} for one in rows if start <= one["requested_at"] <= end
+        row | {"evidence": _scalars(row["evidence"])} for row in rows if start <= row["requested_at"] <= end
     ]
 
 

@@ -118,7 +118,7 @@ def objects(data: Json, key: str, leftover: Leftover) -> list[Json]:
     value = data.get(key)
     if not value:
         return []
-    known: list[Json] = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    known: list[Json] = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
     if not isinstance(value, list) or len(known) < len(value):
         leftover[key] = value
     return known
@@ -135,9 +135,9 @@ def integers(data: Json, key: str, leftover: Leftover) -> Mapping[str, int] | No
     numbers = value.values()
     if set(map(type, numbers)) == INT_ONLY and max(numbers) <= MAX_WHOLE and min(numbers) >= -MAX_WHOLE:
         return value
-    known = {name: found for name, one in value.items() if (found := whole(one)) is not None}
+    known = {name: found for name, item in value.items() if (found := whole(item)) is not None}
     if len(known) < len(value):
-        leftover[key] = {name: one for name, one in value.items() if name not in known}
+        leftover[key] = {name: item for name, item in value.items() if name not in known}
     return known or None
 
 
@@ -150,7 +150,9 @@ def strings(data: Json, key: str, leftover: Leftover) -> Mapping[str, str] | Non
         leftover[key] = value
         return None
     known = {
-        name: one if isinstance(one, str) else dumps(one) for name, one in value.items() if one is not None
+        name: item if isinstance(item, str) else dumps(item)
+        for name, item in value.items()
+        if item is not None
     }
     return known or None
 

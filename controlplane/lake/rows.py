@@ -104,9 +104,11 @@ class LakeRowBuilder:
             return False
         whose = (producer.app, query_id, run_id, batch_id, trigger_at)
         sources = f.objects(report, "sources", leftover)
-        source_rows = [_source(one, whose, index, producer.origin) for index, one in enumerate(sources)]
+        source_rows = [_source(source, whose, index, producer.origin) for index, source in enumerate(sources)]
         operators = f.objects(report, "stateOperators", leftover)
-        operator_rows = [_operator(one, whose, index, producer.origin) for index, one in enumerate(operators)]
+        operator_rows = [
+            _operator(operator, whose, index, producer.origin) for index, operator in enumerate(operators)
+        ]
         kept = (
             *whose,
             f.text(report, "name", leftover),
@@ -193,7 +195,7 @@ class LakeRowBuilder:
         self._reports, self._life, self._count = {}, [], 0
         by_query = [reports[query] for query in sorted(reports)]
         kept = {
-            name: list(chain.from_iterable(one[index] for one in by_query))
+            name: list(chain.from_iterable(item[index] for item in by_query))
             for index, name in enumerate(REPORT_TABLES)
         }
         return {name: table_from_rows(name, rows) for name, rows in (kept | {LIFECYCLE.name: life}).items()}

@@ -204,8 +204,8 @@ def _chunk_bounds(data: ds.Dataset, chunk_rows: int) -> list[str]:
     """The last query id of each chunk. Rows without a query id come last."""
     counts: Counter[str] = Counter()
     for batch in data.scanner(columns=["query_id"]).to_batches():
-        for one in pc.value_counts(batch["query_id"].drop_null()).to_pylist():
-            counts[one["values"]] += one["counts"]
+        for item in pc.value_counts(batch["query_id"].drop_null()).to_pylist():
+            counts[item["values"]] += item["counts"]
     return [last for _, last in split_by_rows(sorted(counts.items()), chunk_rows)]
 
 
@@ -310,9 +310,9 @@ def _compact_groups(
     done: list[tuple[FileGroup, CompactedGroup]] = []
     for at in range(0, len(found), size):
         work = [(lake.stage(JOB, batch_name(group, manifest)), group) for group in found[at : at + size]]
-        merged = context.parallelize(work, len(work)).map(lambda one: compact_group(*one)).collect()
-        for (staging, group), one in zip(work, merged, strict=True):
-            done.append((group, _commit(lake, manifest, staging, group, one)))
+        merged = context.parallelize(work, len(work)).map(lambda item: compact_group(*item)).collect()
+        for (staging, group), item in zip(work, merged, strict=True):
+            done.append((group, _commit(lake, manifest, staging, group, item)))
         on_progress(len(done), len(found))
     return summarize(done)
 

@@ -18,13 +18,13 @@ def _sign(values: Floats) -> Floats:
     return np.where(values == 0, values, np.sign(values))
 
 
-def _lesser(one: Floats, other: Floats) -> Floats:
+def _lesser(floats: Floats, other: Floats) -> Floats:
     """Minimum as in Go: -Inf is less than NaN, which is less than all other values."""
-    return np.where((one == -np.inf) | (other == -np.inf), -np.inf, np.minimum(one, other))
+    return np.where((floats == -np.inf) | (other == -np.inf), -np.inf, np.minimum(floats, other))
 
 
-def _greater(one: Floats, other: Floats) -> Floats:
-    return -_lesser(-one, -other)
+def _greater(floats: Floats, other: Floats) -> Floats:
+    return -_lesser(-floats, -other)
 
 
 def _rounded(values: Floats, to: Floats | float = 1.0) -> Floats:

@@ -19,8 +19,8 @@ def histogram_quantile(q: Floats, rows: SampleRows) -> SampleRows:
     """`q`: one a step. Rows without a readable `le` are left out."""
     bounds = np.array([_bound(labels) for labels in rows.labels])
     rows, bounds = rows.take(np.flatnonzero(~np.isnan(bounds))), bounds[~np.isnan(bounds)]
-    labels = [{name: text for name, text in one.items() if name != BOUND} for one in rows.labels]
-    groups = Groups(frozenset(one.items()) for one in labels)
+    labels = [{name: text for name, text in label.items() if name != BOUND} for label in rows.labels]
+    groups = Groups(frozenset(label.items()) for label in labels)
     values = np.zeros((len(groups), rows.steps))
     present = np.zeros((len(groups), rows.steps), bool)
     for group in range(len(groups)):

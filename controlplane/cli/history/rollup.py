@@ -123,8 +123,8 @@ def _work(
                 lake, spark, now, weeks, request.force
             )
     finally:
-        for one in started:
-            close_session(one)
+        for item in started:
+            close_session(item)
 
 
 def _progress_logger() -> Callable[[str], None]:

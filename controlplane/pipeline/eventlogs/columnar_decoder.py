@@ -146,8 +146,8 @@ class ReportDecoder:
             if report.observedMetrics:
                 report.observedMetrics = _observed(report.observedMetrics)  # type: ignore[assignment]
             if operators := report.stateOperators:
-                for one in operators:
-                    self._decode_operator(one, report.id)
+                for operator in operators:
+                    self._decode_operator(operator, report.id)
         except (ValueError, RecursionError):  # msgspec's errors of types and of JSON are ValueErrors
             return None
         self._rows += 1 + len(report.sources) + (len(operators) if operators else 0)
@@ -158,14 +158,14 @@ class ReportDecoder:
             kept.append(report)
         return report
 
-    def _decode_operator(self, one: _Operator, query_id: str) -> None:
+    def _decode_operator(self, operator: _Operator, query_id: str) -> None:
         """Decode the fields that are still raw JSON, in place."""
-        source = query_id, one.operatorName
-        one.customMetrics = self._numbers.read(source, one.customMetrics)  # type: ignore[assignment]
-        names = bytes(one.snapshotCustomMetricNames)
+        source = query_id, operator.operatorName
+        operator.customMetrics = self._numbers.read(source, operator.customMetrics)  # type: ignore[assignment]
+        names = bytes(operator.snapshotCustomMetricNames)
         if names != self._names:  # long, and mostly equal to those of the previous report
             self._extra, self._names = _extra(names), names
-        one.snapshotCustomMetricNames = self._extra  # type: ignore[assignment]
+        operator.snapshotCustomMetricNames = self._extra  # type: ignore[assignment]
 
     def take(self) -> dict[str, pa.Table]:
         """Return the report tables by the lake's schema, sorted by query, and clear the buffer."""
@@ -191,8 +191,8 @@ def _is_unusual(report: ProgressReport, line: bytes) -> bool:
     if sink is not None and sink.metrics:
         return True
     sources = report.sources
-    for one in sources:  # a rate of 0 for rows that were read is treated as absent
-        if one.numInputRows and (one.inputRowsPerSecond == 0.0 or one.processedRowsPerSecond == 0.0):
+    for source in sources:  # a rate of 0 for rows that were read is treated as absent
+        if source.numInputRows and (source.inputRowsPerSecond == 0.0 or source.processedRowsPerSecond == 0.0):
             return True
     if len(sources) > 1 and not _has_valid_sums(sources):
         return True
@@ -202,7 +202,7 @@ def _is_unusual(report: ProgressReport, line: bytes) -> bool:
 
 def _is_unusual_time(event_time: _EventTime, line: bytes) -> bool:
     moments = (event_time.watermark, event_time.max, event_time.min, event_time.avg)
-    if any(one is not None and one.tzinfo is not UTC for one in moments):
+    if any(moment is not None and moment.tzinfo is not UTC for moment in moments):
         return True
     if event_time.watermark != f.EPOCH:
         return False
@@ -219,9 +219,11 @@ def _has_valid_sums(sources: list[_Source]) -> bool:
 
 def _source_sums(sources: list[_Source]) -> tuple[int | None, float | None, float | None]:
     """Rows read and both rates, summed over the sources: an event log has no totals."""
-    read = [one.numInputRows for one in sources if one.numInputRows is not None]
-    ins = [one.inputRowsPerSecond for one in sources if type(one.inputRowsPerSecond) is float]
-    outs = [one.processedRowsPerSecond for one in sources if type(one.processedRowsPerSecond) is float]
+    read = [source.numInputRows for source in sources if source.numInputRows is not None]
+    ins = [source.inputRowsPerSecond for source in sources if type(source.inputRowsPerSecond) is float]
+    outs = [
+        source.processedRowsPerSecond for source in sources if type(source.processedRowsPerSecond) is float
+    ]
     return sum(read) if read else None, sum(ins) if ins else None, sum(outs) if outs else None
 
 
@@ -230,44 +232,44 @@ def _source_sums(sources: list[_Source]) -> tuple[int | None, float | None, floa
 
 def _tables(reports: list[ProgressReport], producer: Producer) -> dict[str, pa.Table]:
     size = len(reports)
-    trigger_at = column_array(ColumnType.TIMESTAMP, [one.timestamp for one in reports])
+    trigger_at = column_array(ColumnType.TIMESTAMP, [report.timestamp for report in reports])
     identity_columns = [
         column_array(ColumnType.STRING, [producer.app] * size),
-        column_array(ColumnType.STRING, [one.id for one in reports]),
-        column_array(ColumnType.STRING, [one.runId for one in reports]),
-        column_array(ColumnType.BIGINT, [one.batchId for one in reports]),
+        column_array(ColumnType.STRING, [report.id for report in reports]),
+        column_array(ColumnType.STRING, [report.runId for report in reports]),
+        column_array(ColumnType.BIGINT, [report.batchId for report in reports]),
         trigger_at,
     ]
-    took = [_duration_ms(one) for one in reports]
+    took = [_duration_ms(report) for report in reports]
     sources = _sources(reports, identity_columns, producer)
-    operators: list[Sequence[_Operator]] = [one.stateOperators or () for one in reports]
+    operators: list[Sequence[_Operator]] = [report.stateOperators or () for report in reports]
     held = [len(some) for some in operators]
     states = _operators(operators, held, identity_columns, producer)
-    sinks = [one.sink or NO_SINK for one in reports]
-    times = [one.eventTime or NO_EVENT_TIME for one in reports]
+    sinks = [report.sink or NO_SINK for report in reports]
+    times = [report.eventTime or NO_EVENT_TIME for report in reports]
     progress = [
         *identity_columns,
-        [one.name or None for one in reports],
+        [report.name or None for report in reports],
         _ended_at(trigger_at, took),
         took,
         *_input_columns(reports, sources),
-        [None if one.watermark == f.EPOCH else one.watermark for one in times],
-        [one.max for one in times],
-        [one.min for one in times],
-        [one.avg for one in times],
+        [None if time.watermark == f.EPOCH else time.watermark for time in times],
+        [time.max for time in times],
+        [time.min for time in times],
+        [time.avg for time in times],
         *(_totals(states[name], held) for name in ("rows", "memory_bytes", "rows_dropped")),
-        [one.durationMs for one in reports],
-        [one.description or None for one in sinks],
-        [one.observedMetrics or None for one in reports],
+        [report.durationMs for report in reports],
+        [sink.description or None for sink in sinks],
+        [report.observedMetrics or None for report in reports],
         [producer.spark_version] * size,
         [None] * size,
         [None] * size,
         [producer.origin] * size,
-        [NO_WATERMARK_EXTRA if one.watermark == f.EPOCH else None for one in times],
+        [NO_WATERMARK_EXTRA if time.watermark == f.EPOCH else None for time in times],
     ]
     # `output_rows` is between the rows read and their rates.
     progress.insert(
-        OUTPUT_ROWS_INDEX, [None if one.numOutputRows == -1 else one.numOutputRows for one in sinks]
+        OUTPUT_ROWS_INDEX, [None if sink.numOutputRows == -1 else sink.numOutputRows for sink in sinks]
     )
     return {
         PROGRESS.name: table_from_columns(PROGRESS.name, progress),
@@ -287,7 +289,7 @@ def _duration_ms(report: ProgressReport) -> int | None:
 def _ended_at(trigger_at: pa.Array, took: list[int | None]) -> pa.Array:
     """`fields.end_micros` of all reports."""
     most = 2 * f.MAX_COMPUTED_MICROS // 1000  # larger durations would overflow a column in any case
-    spent = np.fromiter((min(one, most) if one else 0 for one in took), np.int64, len(took))
+    spent = np.fromiter((min(item, most) if item else 0 for item in took), np.int64, len(took))
     begins = trigger_at.view(pa.int64()).to_numpy()
     ends = np.where(spent > 0, np.minimum(begins + spent * 1000, f.MAX_COMPUTED_MICROS), begins)
     return pa.array(ends).view(trigger_at.type)
@@ -295,10 +297,10 @@ def _ended_at(trigger_at: pa.Array, took: list[int | None]) -> pa.Array:
 
 def _input_columns(reports: list[ProgressReport], sources: pa.Table) -> list[Sequence[Any] | pa.ChunkedArray]:
     """The columns `input_rows`, both rates and `lag_rows`."""
-    counts = [len(one.sources) for one in reports]
+    counts = [len(report.sources) for report in reports]
     if counts.count(1) == len(counts):
         return [sources[name] for name in INPUT_COLUMNS]
-    sums = zip(*(_source_sums(one.sources) for one in reports), strict=True)
+    sums = zip(*(_source_sums(report.sources) for report in reports), strict=True)
     return [*sums, _totals(sources["lag_rows"], counts)]
 
 
@@ -363,7 +365,10 @@ def _repeat_per_report(identity_columns: list[pa.Array], counts: list[int]) -> l
         return [*identity_columns, pa.array(np.zeros(len(many), np.int32))]
     places = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
     owners = pa.array(np.repeat(np.arange(len(many)), many))
-    return [*(one.take(owners) for one in identity_columns), pa.array(places.astype(np.int32))]
+    return [
+        *(identity_column.take(owners) for identity_column in identity_columns),
+        pa.array(places.astype(np.int32)),
+    ]
 
 
 def _totals(column: pa.ChunkedArray, counts: list[int]) -> Sequence[Any] | pa.ChunkedArray:
@@ -372,7 +377,7 @@ def _totals(column: pa.ChunkedArray, counts: list[int]) -> Sequence[Any] | pa.Ch
     if many.max() <= 1:
         return column.take(pa.array(np.cumsum(many) - 1, mask=many == 0))
     values = iter(column.to_pylist())
-    return [f.column_sum([(one,) for one in islice(values, count)], 0) for count in counts]
+    return [f.column_sum([(value,) for value in islice(values, count)], 0) for count in counts]
 
 
 # -- values ----------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def find_logs(
     logs: list[EventLog] = []
     refused: list[RejectedLog] = []
     is_named = set(named)
-    for file in sorted({one.path: one for one in files}.values(), key=lambda one: one.path):
+    for file in sorted({item.path: item for item in files}.values(), key=lambda item: item.path):
         folder = posixpath.dirname(file.path)
         if posixpath.basename(folder).startswith(ROLLING_PREFIX):
             folders.setdefault(folder, []).append(file)
@@ -158,24 +158,30 @@ def _rolling(folder: str, folder_files: Sequence[LogFile]) -> tuple[EventLog | N
     if not current_files:
         return None, [*refused, RejectedLog(folder, "the folder has no event file")]
     app_id, attempt = _attempt(posixpath.basename(folder)[len(ROLLING_PREFIX) :])
-    files, codecs = tuple(one[3] for one in current_files), tuple(one[2] for one in current_files)
+    files, codecs = (
+        tuple(current_file[3] for current_file in current_files),
+        tuple(current_file[2] for current_file in current_files),
+    )
     return EventLog(app_id, attempt, folder, files, codecs, in_progress, tuple(notes)), refused
 
 
 def _current_files(
-    rolling_files: Sequence[tuple[int, bool, str, LogFile]],
+    files: Sequence[tuple[int, bool, str, LogFile]],
 ) -> tuple[list[tuple[int, bool, str, LogFile]], list[str]]:
     """The newest compacted file and those after it, and notes on missing ones."""
-    compacted = [one for one in rolling_files if one[1]]
-    newest = max(compacted, key=lambda one: one[0], default=None)
+    compacted = [file for file in files if file[1]]
+    newest = max(compacted, key=lambda item: item[0], default=None)
     after = newest[0] if newest else 0
-    later = sorted((one for one in rolling_files if not one[1] and one[0] > after), key=lambda one: one[0])
-    missing = sorted(set(range(after + 1, later[-1][0])) - {one[0] for one in later}) if later else []
+    later = sorted(
+        (file for file in files if not file[1] and file[0] > after),
+        key=lambda file: file[0],
+    )
+    missing = sorted(set(range(after + 1, later[-1][0])) - {item[0] for item in later}) if later else []
     notes = [f"events_{index} is missing" for index in missing[:5]]
     if len(missing) > 5:
         notes.append(f"{len(missing) - 5} more files are missing")
     current_files = [*([newest] if newest else []), *later]
-    return [one for one in current_files if one[3].size], notes
+    return [current_file for current_file in current_files if current_file[3].size], notes
 
 
 def _without_copies(
@@ -183,8 +189,8 @@ def _without_copies(
 ) -> tuple[list[EventLog], list[RejectedLog]]:
     """Of several logs of the same attempt keep the largest."""
     taken: dict[str, EventLog] = {}
-    for log in sorted(logs, key=lambda one: (-one.size, one.path)):
+    for log in sorted(logs, key=lambda item: (-item.size, item.path)):
         known = taken.setdefault(log.batch, log)
         if known is not log:
             refused.append(RejectedLog(log.path, f"same log as {known.path}, which is not smaller"))
-    return list(taken.values()), sorted(refused, key=lambda one: one.path)
+    return list(taken.values()), sorted(refused, key=lambda item: item.path)

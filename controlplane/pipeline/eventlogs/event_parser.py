@@ -108,19 +108,19 @@ def _add_totals(report: Json, sources: list[Json]) -> None:
     """Add the sums that `json` has; none where a source lacks a value."""
     if "numInputRows" not in report:
         rows = [source.get("numInputRows") for source in sources]
-        if all(type(one) is int for one in rows):
+        if all(type(row) is int for row in rows):
             report["numInputRows"] = sum(rows)
     for key in ("inputRowsPerSecond", "processedRowsPerSecond"):
         if key not in report:
             rates = [source.get(key) for source in sources]
-            if all(isinstance(one, (int, float)) for one in rates):
+            if all(isinstance(rate, (int, float)) for rate in rates):
                 report[key] = sum(rates)
 
 
 def row_to_object(value: Any) -> Any:
     """Convert a row with its schema to an object of its fields, at any depth."""
     if isinstance(value, list):
-        return [row_to_object(one) for one in value]
+        return [row_to_object(item) for item in value]
     if not isinstance(value, dict):
         return value
     schema, values = value.get("schema"), value.get("values")
@@ -129,7 +129,7 @@ def row_to_object(value: Any) -> Any:
         if isinstance(fields, list) and len(fields) == len(values):
             named = zip(fields, values, strict=True)
             return {
-                str(one.get("name")): row_to_object(inner) for one, inner in named if isinstance(one, dict)
+                str(item.get("name")): row_to_object(inner) for item, inner in named if isinstance(item, dict)
             }
     return {name: row_to_object(inner) for name, inner in value.items()}
 
@@ -170,7 +170,7 @@ def _report_2_0(query_id: str, name: str | None, status: Json, details: Json, at
     if batch_id is None:
         raise ValueError("a report of Spark 2.0 has no batch number (triggerDetails.triggerId)")
     began = _milliseconds(_whole(details.get("timestamp.triggerStart")))
-    sources = [_source_2_0(one) for one in status.get("sourceStatuses") or () if isinstance(one, dict)]
+    sources = [_source_2_0(item) for item in status.get("sourceStatuses") or () if isinstance(item, dict)]
     sink = status.get("sinkStatus")
     return {
         "id": query_id,

@@ -149,9 +149,9 @@ def _hadoop(spark: SparkSession, path: str) -> Iterator[tuple[LogFile, bool]]:
             continue
         below = fs.listFiles(status.getPath(), True)
         while below.hasNext():
-            one = below.next()
-            if not _HIDDEN.search(one.getPath().toString()[len(status.getPath().toString()) :]):
-                yield _status(one), False
+            item = below.next()
+            if not _HIDDEN.search(item.getPath().toString()[len(status.getPath().toString()) :]):
+                yield _status(item), False
 
 
 def _status(status: Any) -> LogFile:

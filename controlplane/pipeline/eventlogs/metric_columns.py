@@ -120,14 +120,15 @@ def _struct_decoder(names: tuple[str, ...]) -> Decode | None:
 def metrics_array(maps: Sequence[Numbers]) -> pa.MapArray:
     """The lake column for these maps."""
     names = [
-        None if one is None else one.names if isinstance(one, MetricStruct) else tuple(one) for one in maps
+        None if item is None else item.names if isinstance(item, MetricStruct) else tuple(item)
+        for item in maps
     ]
     return map_array(
         ColumnType.BIGINT_MAP,
         names,
-        chain.from_iterable(_metric_values(one) for one in maps if one is not None),
+        chain.from_iterable(_metric_values(item) for item in maps if item is not None),
     )
 
 
-def _metric_values(one: MetricStruct | dict[str, int]) -> Iterable[int]:
-    return msgspec.structs.astuple(one) if isinstance(one, MetricStruct) else one.values()
+def _metric_values(item: MetricStruct | dict[str, int]) -> Iterable[int]:
+    return msgspec.structs.astuple(item) if isinstance(item, MetricStruct) else item.values()

@@ -203,7 +203,7 @@ class SplitReader:
         at = _seconds(event.at)
         if at is None:  # before Spark 3.0 only progress events have a time, and a termination never has one
             times = (nearest_time(line[1], line[2]), self._last_of(event.run_id or ""), header.started_at)
-            at = max((one for one in times if one is not None), default=self.file.modified)
+            at = max((time for time in times if time is not None), default=self.file.modified)
         self.rows.lifecycle(
             producer,
             event.kind,

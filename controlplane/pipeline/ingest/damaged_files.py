@@ -33,11 +33,11 @@ def find_damaged(spark: SparkSession, checkpoint: str, reported_path: str) -> li
     try:
         candidates = set(_uncommitted_files(spark, checkpoint)) - found
         while candidates:
-            one = _first_damaged(spark, sorted(candidates))
-            if one is None:
+            item = _first_damaged(spark, sorted(candidates))
+            if item is None:
                 break
-            found.add(one)
-            candidates.discard(one)
+            found.add(item)
+            candidates.discard(item)
     except (PySparkException, Py4JError, ValueError, KeyError):
         pass  # the reported file is returned in any case, and the batch continues
     return sorted(found)
@@ -87,8 +87,8 @@ def _first_damaged(spark: SparkSession, paths: list[str]) -> str | None:
         gone = (error.getMessageParameters() or {}).get("path", "")
         return gone if error.getCondition() == "PATH_NOT_FOUND" and gone in paths else None
     except (PySparkException, Py4JError) as error:
-        one = landing_zone.damaged_file(str(error))
-        return unquote(one) if one is not None and unquote(one) in paths else None
+        item = landing_zone.damaged_file(str(error))
+        return unquote(item) if item is not None and unquote(item) in paths else None
     return None
 
 

@@ -172,11 +172,12 @@ class MicroBatches:
         if self._forwarder is None:
             return 0
         refused = self._forwarder.forward(forwarding.read_outboxes(self._lake.folder, result.outboxes))
-        for why, events in Counter(one.why for one in refused).most_common(MAX_REASONS):
+        for why, events in Counter(item.why for item in refused).most_common(MAX_REASONS):
             self._log(f"the server rejected {events} events permanently: {why}")
         if refused:
             lines = (
-                {"origin": "the server", "error": one.why, "line": rejected_text(one.line)} for one in refused
+                {"origin": "the server", "error": item.why, "line": rejected_text(item.line)}
+                for item in refused
             )
             partition_writer.write_rejected(self._lake.folder, f"{JOB}-{name}-server", lines)
         return len(refused)

@@ -69,9 +69,11 @@ class PartitionResult:
     def of_json(text: str) -> PartitionResult:
         """Parse the JSON of `to_json`."""
         document = json.loads(text)
-        parts = [{**one, "date": datetime.fromisoformat(one["date"]).date()} for one in document.pop("parts")]
+        parts = [
+            {**item, "date": datetime.fromisoformat(item["date"]).date()} for item in document.pop("parts")
+        ]
         outboxes = tuple(document.pop("outboxes"))
-        return PartitionResult(tuple(Part(**one) for one in parts), outboxes, **document)
+        return PartitionResult(tuple(Part(**part) for part in parts), outboxes, **document)
 
 
 @dataclass
@@ -121,7 +123,7 @@ class _PartitionBuffer:
         tables, known = drop_stored_rows(
             Lake(staging.folder), self.rows.take(), (staging.job, staging.batch), self.manifest
         )
-        parts = [one for name, rows in tables.items() for one in staging.write(name, rows, part)]
+        parts = [row for name, rows in tables.items() for row in staging.write(name, rows, part)]
         self.result = self.result.plus(PartitionResult(tuple(parts), duplicates=known))
 
     def _write_outbox(self) -> None:
@@ -163,7 +165,7 @@ def rejected_text(line: bytes) -> str:
 
 def write_rejected(folder: LakeFolder, name: str, lines: Iterable[Mapping[str, str]]) -> None:
     """Write rejected lines (`origin`, `error`, `line`) to one file, replacing one of the same name."""
-    text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lines)
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     folder.write(f"{REJECTED_FOLDER}/{name}.ndjson", text.encode("utf-8", "replace"))
 
 

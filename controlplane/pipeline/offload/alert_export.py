@@ -74,11 +74,11 @@ def build_table(name: str, rows: Sequence[Row]) -> pa.Table:
     """Rows of Python values as a table of the lake; times are Unix seconds."""
     schema = arrow_schema(name)
     columns = {
-        one.name: pa.array(
-            [_arrow_value(row[one.name], schema.field(one.name).type) for row in rows],
-            schema.field(one.name).type,
+        column.name: pa.array(
+            [_arrow_value(row[column.name], schema.field(column.name).type) for row in rows],
+            schema.field(column.name).type,
         )
-        for one in TABLES[name].columns
+        for column in TABLES[name].columns
     }
     return pa.table(columns, schema=schema)
 

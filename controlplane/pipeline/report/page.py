@@ -29,30 +29,32 @@ def render_html(report: Json) -> str:
         "percent": percent,
         "duration": duration,
         "short": short,
-        "spark": lambda days: Markup(sparkline([one["lag"] for one in days])),
+        "spark": lambda days: Markup(sparkline([day["lag"] for day in days])),
     }
     environment.filters.update(more)
     busiest = sorted(
-        (one for one in report["queries"] if one["headroom"]),
-        key=lambda one: -one["headroom"]["busy_share_p95"],
+        (item for item in report["queries"] if item["headroom"]),
+        key=lambda item: -item["headroom"]["busy_share_p95"],
     )[:MAX_BUSIEST]
     growing = growing_state(report["queries"])
     return environment.get_template("report.html").render(
         report=report,
         worst=report["queries"][:MAX_WORST],
-        growing=[{**one, "plot": Markup(_growth_plot(one))} for one in growing[:MAX_GROWING]],
+        growing=[{**item, "plot": Markup(_growth_plot(item))} for item in growing[:MAX_GROWING]],
         more_growing=max(0, len(growing) - MAX_GROWING),
-        lagging=[one for one in report["queries"] if _direction(one["lag_trend"]) == "up"],
+        lagging=[item for item in report["queries"] if _direction(item["lag_trend"]) == "up"],
         restarted=sorted(
-            (one for one in report["queries"] if one["starts"] > 1 or one["failures"]),
-            key=lambda one: (-one["downtime_seconds"], -one["starts"]),
+            (item for item in report["queries"] if item["starts"] > 1 or item["failures"]),
+            key=lambda item: (-item["downtime_seconds"], -item["starts"]),
         )[:MAX_RESTARTED],
         fleet_plot=Markup(plots.attainment(report["fleet"]["days"])) if report["fleet"]["days"] else "",
         busy_plot=Markup(plots.busy(busiest)) if busiest else "",
-        tight=[one for one in busiest if one["headroom"]["tight"]],
-        steady=sum(_direction((one["state_rows"] or {}).get("trend")) == "none" for one in report["queries"]),
+        tight=[item for item in busiest if item["headroom"]["tight"]],
+        steady=sum(
+            _direction((item["state_rows"] or {}).get("trend")) == "none" for item in report["queries"]
+        ),
         unknown=sum(
-            bool(one["state_rows"]) and one["state_rows"]["trend"] is None for one in report["queries"]
+            bool(item["state_rows"]) and item["state_rows"]["trend"] is None for item in report["queries"]
         ),
     )
 
@@ -60,22 +62,22 @@ def render_html(report: Json) -> str:
 def growing_state(queries: list[Json]) -> list[Json]:
     """State figures that grow, the earliest to reach its limit first, then the fastest."""
     found = [
-        {"app": one["app"], "query": one["query"], "unit": unit, "state": one[figure]}
-        for one in queries
+        {"app": query["app"], "query": query["query"], "unit": unit, "state": query[figure]}
+        for query in queries
         for figure, unit in (("state_rows", "rows"), ("state_bytes", "bytes"))
-        if one[figure] and _direction(one[figure]["trend"]) == "up"
+        if query[figure] and _direction(query[figure]["trend"]) == "up"
     ]
     return sorted(found, key=_urgency)
 
 
-def _urgency(one: Json) -> tuple[float, float]:
-    until, trend = one["state"]["reached_in_days"], one["state"]["trend"]
+def _urgency(json: Json) -> tuple[float, float]:
+    until, trend = json["state"]["reached_in_days"], json["state"]["trend"]
     return (until["days"] if until else float("inf"), -trend["per_day"] / max(trend["level"], 1.0))
 
 
-def _growth_plot(one: Json) -> str:
-    state = one["state"]
-    return plots.growth(state["series"], state["trend"], state["limit"], one["unit"])
+def _growth_plot(json: Json) -> str:
+    state = json["state"]
+    return plots.growth(state["series"], state["trend"], state["limit"], json["unit"])
 
 
 def _direction(trend: Json | None) -> str:

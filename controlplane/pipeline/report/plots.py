@@ -47,9 +47,9 @@ STYLE: Any = {
 def attainment(days: Sequence[Json]) -> str:
     """The fleet's attainment by day, and its downtime below."""
     with _Canvas(9.2, 3.0, 2) as canvas:
-        (above, below), at = canvas.axes, [_day(one["day"]) for one in days]
+        (above, below), at = canvas.axes, [_day(day["day"]) for day in days]
         above.plot(
-            at, [_percent(one["attainment"]) for one in days], color=MAIN, linewidth=1.8, marker="o", ms=3
+            at, [_percent(day["attainment"]) for day in days], color=MAIN, linewidth=1.8, marker="o", ms=3
         )
         above.set_ylabel("% within objective")
         above.margins(y=0.2)
@@ -57,7 +57,7 @@ def attainment(days: Sequence[Json]) -> str:
         above.set_ylim(max(0.0, min(low, 99.0)), 100.5)  # 100 % is the maximum
         if at:
             above.set_xlim(min(at) - timedelta(days=0.7), max(at) + timedelta(days=0.7))
-        below.bar(at, [one["downtime_seconds"] / 3600 for one in days], color=BAD, width=0.7)
+        below.bar(at, [day["downtime_seconds"] / 3600 for day in days], color=BAD, width=0.7)
         below.set_ylabel("h downtime")
         below.set_ylim(bottom=0)
         return canvas.svg("The fleet by day: batches within the objective, and hours of downtime")
@@ -69,8 +69,8 @@ def growth(series: Sequence[Json], trend: Json, limit: float | None, unit: str) 
 
     with _Canvas(4.5, 2.5) as canvas:
         axes = canvas.axes[0]
-        at = [_day(one["day"]) for one in series]
-        axes.plot(at, [one["value"] for one in series], ".", color=MAIN, ms=4)
+        at = [_day(each_series["day"]) for each_series in series]
+        axes.plot(at, [each_series["value"] for each_series in series], ".", color=MAIN, ms=4)
         last = at[-1]
         ahead = np.array([-(last - at[0]).days, 0, 30])
         days = np.array([np.datetime64(last.date()) + np.timedelta64(int(n), "D") for n in ahead])
@@ -80,7 +80,7 @@ def growth(series: Sequence[Json], trend: Json, limit: float | None, unit: str) 
             np.maximum(0, trend["level"] + trend[name] * future) for name in ("per_day_low", "per_day_high")
         )
         axes.fill_between(days[1:], low, high, color=MAIN, alpha=0.2, linewidth=0)
-        top = max(float(high.max()), *(one["value"] for one in series))
+        top = max(float(high.max()), *(each_series["value"] for each_series in series))
         if limit is not None and limit < 2.5 * top:
             axes.axhline(limit, color=BAD, linewidth=1.2, linestyle="--")
         axes.set_ylim(bottom=0)
@@ -92,9 +92,9 @@ def busy(queries: Sequence[Json]) -> str:
     """The busiest queries: share of time with a running trigger in their busiest hours."""
     with _Canvas(9.2, 0.7 + 0.27 * len(queries)) as canvas:
         axes = canvas.axes[0]
-        names = [truncate(f"{one['query']} · {one['app']}", 44) for one in queries]
-        shares = [100 * one["headroom"]["busy_share_p95"] for one in queries]
-        colors = [BAD if one["headroom"]["tight"] else MAIN for one in queries]
+        names = [truncate(f"{query['query']} · {query['app']}", 44) for query in queries]
+        shares = [100 * query["headroom"]["busy_share_p95"] for query in queries]
+        colors = [BAD if query["headroom"]["tight"] else MAIN for query in queries]
         axes.barh(range(len(names)), shares, color=colors, height=0.62)
         axes.set_yticks(range(len(names)), names, color=INK)
         axes.invert_yaxis()

@@ -287,15 +287,15 @@ def alert_noise(alerts: pd.DataFrame) -> list[Json]:
         rows["fired_at"] - rows.groupby("fingerprint")["resolved_at"].shift()
     ).dt.total_seconds()
     rows["short"], rows["flaps"] = rows["seconds"] < SHORT_EPISODE_SECONDS, since_previous < FLAP_SECONDS
-    found = [_rule(str(name), one) for name, one in rows.groupby("name", sort=True)]
-    return sorted(found, key=lambda one: (-one["noise"], -one["episodes"], one["name"]))
+    found = [_rule(str(name), item) for name, item in rows.groupby("name", sort=True)]
+    return sorted(found, key=lambda item: (-item["noise"], -item["episodes"], item["name"]))
 
 
 def _rule(name: str, rows: pd.DataFrame) -> Json:
     episodes, noisy = len(rows), int((rows["short"] | rows["flaps"]).sum())
     return {
         "name": name,
-        "severity": next((str(one) for one in rows["severity"] if isinstance(one, str)), None),
+        "severity": next((str(row) for row in rows["severity"] if isinstance(row, str)), None),
         "episodes": episodes,
         "queries": int(rows["query_id"].nunique()),
         "notified": int(rows["notified"].sum()),

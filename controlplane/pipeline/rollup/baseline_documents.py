@@ -33,7 +33,7 @@ def baseline_documents(rows: pa.Table) -> Iterator[dict[str, Any]]:
     chunks = [
         found[position : position + QUERIES_PER_CHUNK] for position in range(0, len(found), QUERIES_PER_CHUNK)
     ] or [[]]
-    documents = [[to_json(one) for one in chunk] for chunk in chunks]
+    documents = [[to_json(item) for item in chunk] for chunk in chunks]
     name = hashlib.sha256(repr(documents).encode()).hexdigest()[:32]
     for number, chunk in enumerate(documents):
         yield {"set": name, "chunk": number, "chunks": len(documents), "baselines": chunk}
@@ -47,7 +47,7 @@ def baselines_from_rows(rows: pa.Table) -> list[Baseline]:
     query = ids.indices.to_numpy()
     values = np.full((len(ids.dictionary), *SHAPE), np.nan, np.float32)
     figure = _indices(rows["metric"], {name: position for position, name in enumerate(FIGURES)})
-    quantile = _indices(rows["quantile"], {float(one): position for position, one in enumerate(QUANTILES)})
+    quantile = _indices(rows["quantile"], {float(item): position for position, item in enumerate(QUANTILES)})
     hour = rows["hour_of_week"].to_numpy()
     known = (figure >= 0) & (quantile >= 0) & (hour >= 0) & (hour < HOURS)
     numbers = rows["value"].to_numpy()
@@ -57,18 +57,18 @@ def baselines_from_rows(rows: pa.Table) -> list[Baseline]:
     facts = rows.select(["query_id", "app", "query", "made_at"]).take(pa.array(first)).to_pylist()
     return [
         Baseline(
-            one["query_id"],
-            (one["app"] or "unnamed")[:MAX_TEXT_CHARS],
-            one["query"][:MAX_TEXT_CHARS],
-            one["made_at"].timestamp(),
+            fact["query_id"],
+            (fact["app"] or "unnamed")[:MAX_TEXT_CHARS],
+            fact["query"][:MAX_TEXT_CHARS],
+            fact["made_at"].timestamp(),
             values[position],
         )
-        for position, one in enumerate(facts)
+        for position, fact in enumerate(facts)
     ]
 
 
 def _indices(column: pa.ChunkedArray, known: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
     encoded = column.combine_chunks().dictionary_encode()
-    places = np.array([known.get(one, -1) for one in encoded.dictionary.to_pylist()], np.int64)
+    places = np.array([known.get(item, -1) for item in encoded.dictionary.to_pylist()], np.int64)
     found: np.ndarray[Any, np.dtype[np.int64]] = places[encoded.indices.to_numpy()]
     return found

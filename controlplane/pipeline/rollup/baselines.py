@@ -45,7 +45,7 @@ def compute_baselines(hours: DataFrame, end: date, made_at: datetime, weeks: int
     )
     aggregated = chosen.groupBy("app", "query", "hour_of_week").agg(
         F.max(F.struct("bucket_at", "query_id")).alias("last"),
-        *(one for metric, column in METRICS.items() for one in _quantile_columns(metric, column)),
+        *(item for metric, column in METRICS.items() for item in _quantile_columns(metric, column)),
     )
     # The newest id over all hours, including hours that have not recurred since the new checkpoint.
     newest = F.max("last").over(Window.partitionBy("app", "query"))["query_id"].alias("query_id")

@@ -77,7 +77,7 @@ def bucket_table(day: int, query_id: str, rows: pa.Table, objective: float) -> p
     found = [
         _bucketed(batches, activity, day * DAY_MICROS, width, objective) for width in BUCKET_SECONDS.values()
     ]
-    whole = {one: np.concatenate([part[one] for part in found]) for one in found[0]}
+    whole = {item: np.concatenate([part[item] for part in found]) for item in found[0]}
     count = len(whole["bucket_at"])
     texts = {"app": app, "query": name or query_id[:8], "query_id": query_id}
     name_columns = {column: pa.array([text] * count, pa.string()) for column, text in texts.items()}

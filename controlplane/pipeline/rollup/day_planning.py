@@ -46,9 +46,9 @@ class RawDays:
         held: dict[tuple[str, date], RawDayStats] = defaultdict(RawDayStats)
         for part, commit in manifest.live_parts.values():
             if part.table in SOURCE_TABLES:
-                one = held[part.table, part.date]
-                newest = one.newest if commit.job == COMPACTION_JOB else max(one.newest, commit.at)
-                held[part.table, part.date] = RawDayStats(one.rows + part.rows, newest)
+                item = held[part.table, part.date]
+                newest = item.newest if commit.job == COMPACTION_JOB else max(item.newest, commit.at)
+                held[part.table, part.date] = RawDayStats(item.rows + part.rows, newest)
         return RawDays(dict(held))
 
     def known(self, since: date | None, until: date | None) -> list[date]:
@@ -57,7 +57,9 @@ class RawDays:
         """
         first, last = max(since or FIRST_DAY, FIRST_DAY), min(until or LAST_DAY, LAST_DAY)
         with_rows = {
-            day for (_, day), one in self.held.items() if one.rows and FIRST_DAY - ONE_DAY <= day <= LAST_DAY
+            day
+            for (_, day), item in self.held.items()
+            if item.rows and FIRST_DAY - ONE_DAY <= day <= LAST_DAY
         }
         between = {day + ONE_DAY for day in with_rows if day + 2 * ONE_DAY in with_rows}
         return sorted(day for day in with_rows | between if first <= day <= last)
@@ -65,7 +67,7 @@ class RawDays:
     def beyond(self) -> list[date]:
         """Days that have rows and cannot be rolled up."""
         return sorted(
-            {day for (_, day), one in self.held.items() if one.rows and not FIRST_DAY <= day <= LAST_DAY}
+            {day for (_, day), item in self.held.items() if item.rows and not FIRST_DAY <= day <= LAST_DAY}
         )
 
     def rows(self, days: Sequence[date]) -> int:
@@ -75,10 +77,10 @@ class RawDays:
     def facts(self, day: date, objective: float) -> dict[str, Any]:
         """The inputs of a day's rollup, stored with it: statistics of the day and its neighbors."""
         around = [(table, day + offset * ONE_DAY) for table in SOURCE_TABLES for offset in (-1, 0, 1)]
-        held = [self._of(*one) for one in around]
-        newest = max(one.newest for one in held)
+        held = [self._of(*item) for item in around]
+        newest = max(item.newest for item in held)
         return {
-            "rows": [one.rows for one in held],
+            "rows": [item.rows for item in held],
             "newest": newest,
             "objective": objective,
             "making": ALGORITHM_VERSION,
@@ -101,7 +103,7 @@ def _is_current(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     rows was removed: that changes neither its rollup nor its neighbors'.
     """
     held, had = now["rows"], before.get("rows", [])
-    if len(had) != len(held) or any(one not in (other, 0) for one, other in zip(held, had, strict=True)):
+    if len(had) != len(held) or any(item not in (other, 0) for item, other in zip(held, had, strict=True)):
         return False
     same_parameters = all(before.get(name) == now[name] for name in ("objective", "making"))
     return same_parameters and now["newest"] <= before.get("newest", 0.0)

@@ -67,7 +67,7 @@ def _ddl(columns: Mapping[str, str]) -> str:
 
 def _bucket_function(objective: float) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def of_group(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
-        day, query_id = (one.as_py() for one in key)
+        day, query_id = (item.as_py() for item in key)
         return buckets.bucket_table(day, query_id, rows, objective)
 
     return of_group
@@ -85,8 +85,8 @@ def _bucket_input(raw: RawTables, days: Sequence[int]) -> DataFrame:
     )
     found = [_conform(rows.withColumn("kind", F.lit(kind))) for kind, rows in kinds]
     union = found[0]
-    for one in found[1:]:
-        union = union.unionByName(one)
+    for item in found[1:]:
+        union = union.unionByName(item)
     return union
 
 
@@ -103,7 +103,7 @@ def _conform(rows: DataFrame) -> DataFrame:
 def _near_days(rows: DataFrame, time: str, days: Sequence[int]) -> DataFrame:
     """Rows of the days and their neighbors: files of other days are not opened."""
     first, last = EPOCH + timedelta(min(days) - 1), EPOCH + timedelta(max(days) + 2)
-    begin, end = (datetime(one.year, one.month, one.day, tzinfo=UTC) for one in (first, last))
+    begin, end = (datetime(item.year, item.month, item.day, tzinfo=UTC) for item in (first, last))
     return rows.where(
         (F.col(time) >= F.lit(begin)) & (F.col(time) < F.lit(end)) & F.col("query_id").isNotNull()
     )
