@@ -16,6 +16,7 @@ from functools import partial
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from alerts.durations import DAY_SECONDS
 from controlplane.actions.outbox import Outbox
 from controlplane.actions.service import ActionService
 from controlplane.alerting.alert_queries import AlertQueries
@@ -55,7 +56,6 @@ CHECKPOINT_SECONDS = 1.0
 TOKEN_RELOAD_SECONDS = 5.0
 DICTIONARY_SECONDS = 6 * 3600.0
 FIRST_RUN_SECONDS = 20.0  # soon after the start, so that the disk reserve is created
-DAY = 86400.0
 WRITE_PROBE_SECONDS = 3.0
 RULE_RELOAD_SECONDS = 10.0
 SAVE_SERIES_SECONDS = 300.0
@@ -242,7 +242,7 @@ class ControlPlane:
     def prune(self) -> None:
         """Run retention."""
         settings = self.settings
-        age, size = settings.retention_days * DAY, settings.retention_bytes
+        age, size = settings.retention_days * DAY_SECONDS, settings.retention_bytes
         forget = self.window.forget, self.window.forget_agents
         deleted = retention.prune(self.writer, self.clock(), age, size, *forget, self.history.hot_seconds)
         self.history.lost(deleted.lost)

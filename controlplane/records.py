@@ -183,11 +183,11 @@ class DeliveryOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class NotificationLogEntry:
-    """One entry of the notification log. `words`: why the notification was sent, or why not."""
+    """One entry of the notification log. `reason`: why the notification was sent, or why not."""
 
     at: float
     receiver: str
     group_key: str
     outcome: DeliveryOutcome
-    words: str
+    reason: str
     fingerprints: tuple[str, ...] = ()

@@ -34,7 +34,7 @@ class NotificationOutcome:
     """Outcome of a group's flush for one receiver.
 
     `state`: the new notification state; None: unchanged. Neither `sent` nor `error` is set where no notification
-    was due; `explanation` always says why.
+    was due; `explanation` always states the reason.
     """
 
     group: Group

@@ -136,7 +136,7 @@ def printf(template: Any, *values: Any) -> str:
     """Go's fmt.Sprintf; mismatches appear in the text, as in Go."""
     left = list(values)
 
-    def one(found: re.Match[str]) -> str:
+    def verb_text(found: re.Match[str]) -> str:
         verb = found[4]
         if verb == "%":
             return "%"
@@ -146,7 +146,7 @@ def printf(template: Any, *values: Any) -> str:
             return f"%!{verb}(MISSING)"
         return _formatted(left.pop(0), verb, found)
 
-    text = _VERB.sub(one, str(template))
+    text = _VERB.sub(verb_text, str(template))
     extra = ", ".join(f"{_go_type(value)}={go_format(value)}" for value in left)
     return f"{text}%!(EXTRA {extra})" if left else text
 

@@ -151,22 +151,22 @@ class _Parser:
             if isinstance(piece, str):
                 body.append(piece)
                 continue
-            words = [token for token in piece.tokens if token.kind != "space"]
-            keyword = words[0].text if words and words[0].kind == "word" else ""
+            significant = [token for token in piece.tokens if token.kind != "space"]
+            keyword = significant[0].text if significant and significant[0].kind == "word" else ""
             if keyword in ("else", "end"):
                 if not inside:
                     raise self.error(f"{keyword!r} without an if, with or range", piece.at)
                 return tuple(body), piece
-            body.append(self._piece(keyword, piece, words))
+            body.append(self._piece(keyword, piece, significant))
         if inside:
             raise self.error("'{{ end }}' is missing", len(self.text))
         return tuple(body), None
 
-    def _piece(self, keyword: str, action: _Action, words: Sequence[TemplateToken]) -> Piece:
+    def _piece(self, keyword: str, action: _Action, significant: Sequence[TemplateToken]) -> Piece:
         if keyword in _REFUSED:
             raise self.error(f"{keyword!r} is not taken", action.at)
         if keyword in ("if", "with", "range"):
-            rest = action.tokens[action.tokens.index(words[0]) + 1 :]
+            rest = action.tokens[action.tokens.index(significant[0]) + 1 :]
             return self._branch(keyword, rest, action.at)
         return _PipelineParser(self, action.tokens, action.at).whole()
 
@@ -177,18 +177,18 @@ class _Parser:
         body, closing = self.body(inside=True)
         otherwise: tuple[Piece, ...] = ()
         assert closing is not None
-        words = [token for token in closing.tokens if token.kind != "space"]
-        if words[0].text == "else" and len(words) > 1:
-            if words[1].text != keyword or keyword == "range":
-                raise self.error("after else only the same keyword may stand", words[1].at)
-            rest = closing.tokens[closing.tokens.index(words[1]) + 1 :]
+        significant = [token for token in closing.tokens if token.kind != "space"]
+        if significant[0].text == "else" and len(significant) > 1:
+            if significant[1].text != keyword or keyword == "range":
+                raise self.error("after else only the same keyword may stand", significant[1].at)
+            rest = closing.tokens[closing.tokens.index(significant[1]) + 1 :]
             otherwise = (self._branch(keyword, rest, closing.at),)
-        elif words[0].text == "else":
+        elif significant[0].text == "else":
             otherwise, last = self.body(inside=True)
             if last is None or any(token.text == "else" for token in last.tokens):
                 raise self.error("a second 'else'", last.at if last else at)
-        elif len(words) > 1:
-            raise self.error("nothing may stand after 'end'", words[1].at)
+        elif len(significant) > 1:
+            raise self.error("nothing may stand after 'end'", significant[1].at)
         self.depth -= 1
         del self.variables[known:]
         return Branch(keyword, pipeline, body, otherwise)

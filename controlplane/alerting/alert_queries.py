@@ -1,4 +1,4 @@
-"""Queries and commands on alerts: list them with what mutes them, silence and acknowledge them.
+"""Queries and commands on alerts: list them with their silences and inhibitions, silence and acknowledge them.
 
 The API's entry to this package (`plane.alerts`). A silence or an acknowledgement is stored with its author in the
 audit log before it takes effect.

@@ -254,7 +254,7 @@ class Notifier:
     def _is_news(self, note: NotificationLogEntry) -> bool:
         """Whether the entry differs from the last in more than numbers: groups are flushed every few minutes."""
         name = note.group_key, note.receiver
-        text = f"{note.outcome} {_DIGITS.sub('#', note.words)}"
+        text = f"{note.outcome} {_DIGITS.sub('#', note.reason)}"
         known, self._last_entries[name] = self._last_entries.get(name), text
         return known != text or note.outcome is DeliveryOutcome.SENT
 
@@ -350,5 +350,5 @@ def _log_line(note: NotificationLogEntry) -> str:
         note.outcome, "did not notify"
     )
     return (
-        f"{result} {note.receiver} of {len(note.fingerprints)} alerts ({note.group_key[:200]}): {note.words}"
+        f"{result} {note.receiver} of {len(note.fingerprints)} alerts ({note.group_key[:200]}): {note.reason}"
     )

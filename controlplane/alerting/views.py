@@ -1,4 +1,4 @@
-"""Read models of alerting: alerts with what mutes them, rules with their last results.
+"""Read models of alerting: alerts with their silences and inhibitions, rules with their last results.
 
 Frozen values made by `alert_queries` and `evaluation`; the API renders them. Times are Unix seconds.
 """

@@ -88,7 +88,7 @@ def _acknowledged(item: Acknowledgement | None) -> AcknowledgedBody | None:
 
 
 def _notified(note: NotificationLogEntry | None) -> NotifiedBody | None:
-    return NotifiedBody(at=rfc3339(note.at), receiver=note.receiver, reason=note.words) if note else None
+    return NotifiedBody(at=rfc3339(note.at), receiver=note.receiver, reason=note.reason) if note else None
 
 
 def in_order(views: Iterable[AlertView]) -> list[AlertView]:
@@ -135,7 +135,7 @@ def note_body(note: NotificationLogEntry) -> NoteBody:
         receiver=note.receiver,
         group_key=note.group_key,
         outcome=note.outcome.value,
-        reason=note.words,
+        reason=note.reason,
         alerts=len(note.fingerprints),
         fingerprints=list(note.fingerprints),
     )
@@ -261,8 +261,8 @@ def rules_or_mistakes(groups: Sequence[RuleGroup], mistakes: Sequence[DocumentEr
     if not mistakes:
         return groups
     listed = [{"line": m.line, "column": m.column, "message": m.message} for m in mistakes[:MAX_MISTAKES]]
-    words = "; ".join(str(mistake) for mistake in mistakes[:3])
-    raise BadRequest(f"rules: {words}", code="bad_rules", detail={"mistakes": listed})
+    text = "; ".join(str(mistake) for mistake in mistakes[:3])
+    raise BadRequest(f"rules: {text}", code="bad_rules", detail={"mistakes": listed})
 
 
 # -- replay ----------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ class MatcherBody(Body):
 
 
 class SilenceBody(Body):
-    """A silence. `text`: the matchers as text; `alerts`: number of firing alerts it mutes now, 0 once it has ended."""
+    """A silence. `text`: the matchers as text; `alerts`: number of firing alerts it silences now, 0 once it has ended."""
 
     id: str
     matchers: list[MatcherBody]

@@ -154,8 +154,8 @@ def require_range_query(node: Node) -> None:
     """Reject expressions that have no single value per series and step in a range query."""
     kind = check(node)
     if kind not in (ValueType.SCALAR, ValueType.VECTOR):
-        words = f'invalid expression type "{kind.value}" for range query, must be Scalar or instant Vector'
-        raise bad_parameter("query", words)
+        message = f'invalid expression type "{kind.value}" for range query, must be Scalar or instant Vector'
+        raise bad_parameter("query", message)
 
 
 @dataclass(frozen=True)

@@ -150,10 +150,10 @@ def follow(
 ) -> dict[str, Any]:
     """Poll the action until it has ended or `wait` seconds are over; print each change to standard error."""
     until = None if wait is None else time.monotonic() + wait
-    said = None
+    reported = None
     while True:
-        if said != (action["state"], action["reason"]) and action["state"] not in FINAL:
-            said = (action["state"], action["reason"])
+        if reported != (action["state"], action["reason"]) and action["state"] not in FINAL:
+            reported = (action["state"], action["reason"])
             _report_state(action)
         if action["state"] in FINAL or (until is not None and time.monotonic() >= until):
             return action

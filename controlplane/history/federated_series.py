@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow.compute as pc
 from sqlalchemy.engine import Connection
 
+from alerts.durations import DAY_SECONDS
 from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.errors import LimitExceeded
 from alerts.promql.series import METRIC_NAME, Floats, Series
@@ -37,12 +38,15 @@ from controlplane.store import offload_marks
 from listeners.protocol.wire import rfc3339
 
 log = logging.getLogger(__name__)
-DAY = 86400.0
 #: Step of long ranges, in seconds: each lookback and each five-minute rate still contains two samples.
 COARSE_STEP_SECONDS = 120.0
 #: Limits of the range, in seconds: above the first the grid is coarse, above the second minute rollups
 #: replace reports, above the third hour rollups replace minute rollups, where rollups exist.
-MAX_FINE_RANGE_SECONDS, MAX_RAW_RANGE_SECONDS, MAX_MINUTE_RANGE_SECONDS = DAY / 4, 2 * DAY, 7 * DAY
+MAX_FINE_RANGE_SECONDS, MAX_RAW_RANGE_SECONDS, MAX_MINUTE_RANGE_SECONDS = (
+    DAY_SECONDS / 4,
+    2 * DAY_SECONDS,
+    7 * DAY_SECONDS,
+)
 #: Values in one answer, and days times queries whose reports are read for it.
 MAX_POINTS, MAX_RAW_QUERY_DAYS = 12_000_000, 400
 ROLLUP_ADVICE = "run `controlplane history rollup`, or ask for fewer queries or a shorter time"
@@ -261,7 +265,7 @@ class FederatedSeries:
         found: dict[str, Labels] = {}
         for query_id in spans:
             view = queries[query_id]
-            own = query_labels(view) if view else self._told(query_id, days)
+            own = query_labels(view) if view else self._labels_from_reports(query_id, days)
             single_part = _single_label(view, METRIC_COLUMNS[name].label) if view else None
             found[query_id] = {
                 METRIC_NAME: name,
@@ -270,7 +274,7 @@ class FederatedSeries:
             }
         return found
 
-    def _told(self, query_id: str, days: Sequence[date]) -> dict[str, str]:
+    def _labels_from_reports(self, query_id: str, days: Sequence[date]) -> dict[str, str]:
         rows = self.backends.archive.table("progress", ("app", "name"), days[-1:], where_queries([query_id]))
         last = rows.slice(max(0, rows.num_rows - 1)).to_pylist()
         app, query = (last[0]["app"], last[0]["name"]) if last else (None, None)

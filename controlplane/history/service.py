@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
+from alerts.durations import DAY_SECONDS
 from alerts.promql.errors import LimitExceeded
 from alerts.promql.series import SeriesSource
 from controlplane.errors import BadRequest, LakeError, StoreUnavailable
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from controlplane.history.archive import Archive
 
 log = logging.getLogger(__name__)
-HOUR, DAY = 3600.0, 86400.0
+HOUR_SECONDS = 3600.0
 #: Delay of the next job after one that failed.
 RETRY_SECONDS = 900.0
 #: How often commits of jobs that this server did not start are looked for.
@@ -91,7 +92,7 @@ class HistoryService:
     @property
     def hot_seconds(self) -> float | None:
         """How long events stay in the store; None without a lake."""
-        return None if self._settings.lake is None else self._settings.store_days * DAY
+        return None if self._settings.lake is None else self._settings.store_days * DAY_SECONDS
 
     def load(self, connection: Connection) -> None:
         """Load the marks of earlier offloads. Before the first one, create the lake where there is none."""
@@ -150,7 +151,7 @@ class HistoryService:
         from controlplane.history.federated_series import COARSE_STEP_SECONDS, FederatedSeries, SeriesBackends
 
         def source(replay: SeriesReplay, now: float, notes: list[str]) -> SeriesSource:
-            kept = self._settings.retention_days * DAY
+            kept = self._settings.retention_days * DAY_SECONDS
             once = archive.within()
             exact = replay.over(once)
             coarse = replay.over(once, COARSE_STEP_SECONDS)
@@ -227,7 +228,7 @@ class HistoryService:
             log.warning("the offload mark cannot be stored: %s", error)
 
     def _retry_delay(self, error: str | None) -> float:
-        pause = self._settings.offload_hours * HOUR
+        pause = self._settings.offload_hours * HOUR_SECONDS
         return pause if error is None else min(pause, RETRY_SECONDS)
 
     def _set_error(self, what: str, error: str | None) -> None:

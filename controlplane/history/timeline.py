@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alerts.durations import DAY_SECONDS
 from alerts.promql.errors import LimitExceeded
 from controlplane.errors import LakeError
 from controlplane.history.archive import Archive, between, where_queries
@@ -29,7 +30,6 @@ MAX_ENTRIES = 500
 MAX_FAILURE_CHARS = 4096
 #: Days that are searched for a first or last report.
 MAX_SCANNED_DAYS = 60
-DAY = 86400.0
 LIFECYCLE_COLUMNS = ("run_id", "event", "reported_at", "exception", "error_class")
 ALERT_COLUMNS = ("name", "severity", "fingerprint", "summary", "fired_at", "resolved_at")
 ACTION_COLUMNS = (
@@ -111,12 +111,12 @@ class _RunReader:
         made, next_start = [], None
         # Of runs beyond the limit only the start is needed.
         for place, run in enumerate(reversed(runs)):
-            made.append(self._told(run, next_start, place < MAX_ENTRIES))
+            made.append(self._past_run(run, next_start, place < MAX_ENTRIES))
             next_start = run.first
         return [item for item in reversed(made) if self._overlaps(item)]
 
     def _runs_from_lifecycle(self) -> Iterator[_RunBuilder]:
-        days = self.archive.days("lifecycle", self.start - DAY, self.end)
+        days = self.archive.days("lifecycle", self.start - DAY_SECONDS, self.end)
         where = where_queries([self.query_id]).and_(_RUN_EVENTS, "run events")
         rows = self.archive.table("lifecycle", LIFECYCLE_COLUMNS, days, where).sort_by("reported_at")
         found: dict[str, _RunBuilder] = {}
@@ -135,7 +135,7 @@ class _RunReader:
                 run.error_class = row["error_class"]
         yield from found.values()
 
-    def _told(self, run: _RunBuilder, next_start: float | None, search_reports: bool) -> PastRun:
+    def _past_run(self, run: _RunBuilder, next_start: float | None, search_reports: bool) -> PastRun:
         """`next_start`: when the next run started; a run without an end is over by then, its driver was
         killed.
         """
@@ -174,7 +174,7 @@ class _RunReader:
         return {}
 
     def _last_report(self, run_id: str, since: float, until: float) -> float | None:
-        for day in self.archive.days("progress", since - DAY, until)[: -MAX_SCANNED_DAYS - 1 : -1]:
+        for day in self.archive.days("progress", since - DAY_SECONDS, until)[: -MAX_SCANNED_DAYS - 1 : -1]:
             if found := self._reports(day).get(run_id):
                 return found[1]
         return None

@@ -108,8 +108,8 @@ def _new_only(
         held = _held(lake, manifest, name, rows, exclude, LIFECYCLE_KEY if lifecycle else REPORT_KEY)
         if not held.num_rows:
             continue
-        known = set(_life_keys(held) if lifecycle else _report_keys(held))
-        keys = _life_keys(rows) if lifecycle else _report_keys(rows)
+        known = set(_lifecycle_keys(held) if lifecycle else _report_keys(held))
+        keys = _lifecycle_keys(rows) if lifecycle else _report_keys(rows)
         kept[name] = rows.filter(pa.array([key not in known for key in keys], pa.bool_()))
         if name == PROGRESS.name:
             left_out = rows.num_rows - kept[name].num_rows
@@ -167,7 +167,7 @@ def _report_keys(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
     )
 
 
-def _life_keys(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+def _lifecycle_keys(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
     key_parts = zip(
         rows["run_id"].to_pylist(),
         rows["event"].to_pylist(),

@@ -68,7 +68,7 @@ class LakeRowBuilder:
     def __init__(self) -> None:
         #: Query → rows of reports, of sources and of operators.
         self._reports: dict[str, tuple[list[Row], list[Row], list[Row]]] = {}
-        self._life: list[Row] = []
+        self._lifecycle: list[Row] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -171,7 +171,7 @@ class LakeRowBuilder:
         if not f.MIN_MICROS <= at * 1e6 <= f.MAX_MICROS:
             raise ValueError("the time of an event must be between the years 1 and 9999")
         self._count += 1
-        self._life.append(
+        self._lifecycle.append(
             (
                 producer.app,
                 query_id,
@@ -191,14 +191,16 @@ class LakeRowBuilder:
 
     def take(self) -> dict[str, pa.Table]:
         """Return all rows as tables by the schema, reports sorted by query, and clear the builder."""
-        reports, life = self._reports, self._life
-        self._reports, self._life, self._count = {}, [], 0
+        reports, lifecycle = self._reports, self._lifecycle
+        self._reports, self._lifecycle, self._count = {}, [], 0
         by_query = [reports[query] for query in sorted(reports)]
         kept = {
             name: list(chain.from_iterable(item[index] for item in by_query))
             for index, name in enumerate(REPORT_TABLES)
         }
-        return {name: table_from_rows(name, rows) for name, rows in (kept | {LIFECYCLE.name: life}).items()}
+        return {
+            name: table_from_rows(name, rows) for name, rows in (kept | {LIFECYCLE.name: lifecycle}).items()
+        }
 
 
 # -- rows of reports, sources and operators -----------------------------------------------------------------

@@ -58,7 +58,7 @@ def deduplication_key(event: wire.Event) -> bytes:
 def add_event(rows: LakeRowBuilder, event: wire.Event) -> bool:
     """Add an event to the rows; return False for types that the lake does not store.
 
-    ValueError says in one sentence what is wrong with the event's data; no row is added then.
+    ValueError states what is wrong with the event's data; then no row is added.
     """
     who = Producer(event.app.name, event.app.spark_version, "agent")
     if event.type == "progress":

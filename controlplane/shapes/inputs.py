@@ -65,8 +65,8 @@ def _number(old: Shape, before: int, after: int) -> ShapeFinding:
     if old.in_force(OFFSET_LOG) == "2":
         lost = "a removed source is silently not read, an added one is read from its start"
         return harmful("sources.count", change, f"It runs: {lost}, and positions shift.", REVERT)
-    words = f"There are [{before}] sources in the checkpoint offsets and now there are [{after}] sources requested"
-    return fatal("sources.count", change, f"AssertionError: {words}.", REVERT)
+    message = f"There are [{before}] sources in the checkpoint offsets and now there are [{after}] sources requested"
+    return fatal("sources.count", change, f"AssertionError: {message}.", REVERT)
 
 
 def _is_reordered(old: tuple[Endpoint, ...], new: tuple[Endpoint, ...]) -> bool:

@@ -238,7 +238,7 @@ def log_notification(
         "receiver": entry.receiver,
         "group_key": entry.group_key,
         "outcome": entry.outcome.value,
-        "reason": entry.words,
+        "reason": entry.reason,
         "fingerprints": list(entry.fingerprints),
     }
     same = (notifications.c.at == entry.at) & (notifications.c.receiver == entry.receiver)

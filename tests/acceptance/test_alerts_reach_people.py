@@ -123,7 +123,7 @@ def test_a_failed_notification_is_retried_until_the_receiver_accepts_it(
     webhook.status = 503
     failed(agent)
     notes = server.plane.alerts.notes
-    assert eventually(lambda: [n for n in notes(10) if n.outcome == "failed" and "503" in n.words], 10)
+    assert eventually(lambda: [n for n in notes(10) if n.outcome == "failed" and "503" in n.reason], 10)
     assert not webhook.messages
     webhook.status = 200
     assert eventually(lambda: webhook.alerts("QueryFailed"), 30)

@@ -160,7 +160,7 @@ def test_what_no_database_can_hold_becomes_a_sign_for_it(harness: StoreHarness, 
         NotificationLogEntry(1.0, words, words, DeliveryOutcome.FAILED, words),
         None,
     )
-    assert harness.read(alerting.logged_notifications)[0].words == "a\ufffdb"
+    assert harness.read(alerting.logged_notifications)[0].reason == "a\ufffdb"
     if words != UNSTORABLE["half"]:  # such a label has no fingerprint
         record(harness, change(one, reason=words))
         assert current(harness)[0].reason == "a\ufffdb"

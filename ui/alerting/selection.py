@@ -52,8 +52,8 @@ def matching(alerts: Sequence[Json], search: str, **fields: Sequence[str]) -> li
     return [alert for alert in fitting if not wanted or _has_all(wanted, _haystack(alert))]
 
 
-def _has_all(words: Sequence[str], text: str) -> bool:
-    return all(word in text for word in words)
+def _has_all(terms: Sequence[str], text: str) -> bool:
+    return all(term in text for term in terms)
 
 
 def _haystack(alert: Json) -> str:

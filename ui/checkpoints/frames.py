@@ -148,10 +148,10 @@ def known_values(points: Sequence[Json], key: str) -> list[float]:
 def growth_note(points: Sequence[Json], key: str, now: float) -> str:
     """`+12 MB in 3 h`; empty with fewer than two known values."""
     known = [point for point in points if units.number(point.get(key)) is not None]
-    ages = [units.since(point.get("at"), now) for point in known]
-    if len(known) < 2 or ages[0] is None or ages[-1] is None:
+    elapsed = [units.since(point.get("at"), now) for point in known]
+    if len(known) < 2 or elapsed[0] is None or elapsed[-1] is None:
         return ""
     change = float(known[-1][key]) - float(known[0][key])
     written = units.size(abs(change)) if key == "bytes" else units.count(abs(change))
     sign = "±" if not change else "+" if change > 0 else "−"
-    return f"{sign}{written} in {units.span(round(ages[0] - ages[-1]))}"
+    return f"{sign}{written} in {units.span(round(elapsed[0] - elapsed[-1]))}"

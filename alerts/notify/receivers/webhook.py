@@ -137,9 +137,9 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> t
             answer = connection.getresponse()
             return answer.status, _first_bytes(answer)
     except (OSError, http.client.HTTPException, UnicodeError) as error:
-        words = str(error) or type(error).__name__
+        cause = str(error) or type(error).__name__
         raise ReceiverError(
-            f"{redacted_url(url)} could not be reached: {words[:200]}", retryable=True
+            f"{redacted_url(url)} could not be reached: {cause[:200]}", retryable=True
         ) from None
     finally:
         connection.close()

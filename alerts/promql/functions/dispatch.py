@@ -111,13 +111,13 @@ def _absent(argument: Node, found: SampleRows | Windows) -> SampleRows:
 
 
 def _equalities(matchers: Sequence[Matcher]) -> dict[str, str]:
-    """Labels that a selector says outright; one that it says twice is not among them."""
+    """Labels that a selector fixes with one equality matcher each."""
     labels: dict[str, str] = {}
-    said: set[str] = set()
+    matched: set[str] = set()
     for matcher in matchers:
-        if matcher.operator == "=" and matcher.name not in said:
+        if matcher.operator == "=" and matcher.name not in matched:
             labels[matcher.name] = matcher.value
-            said.add(matcher.name)
+            matched.add(matcher.name)
         else:
             labels.pop(matcher.name, None)
     return {name: value for name, value in labels.items() if value and name != METRIC_NAME}

@@ -54,7 +54,7 @@ _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression, its types checked; ParseError tells what is wrong and where."""
+    """Parse an expression and check its types. ParseError states what is wrong and where."""
     parser = _Parser(tokenize(text))
     tree = parser.whole()
     _bounded(tree)
@@ -94,9 +94,9 @@ class _Parser:
             self._at += 1
         return token
 
-    def _sees(self, *words: str) -> bool:
+    def _sees(self, *symbols: str) -> bool:
         """Whether the next token is one of these symbols or (in any case) keywords."""
-        return self._next.word in words
+        return self._next.word in symbols
 
     def _took(self, word: str) -> bool:
         found = self._sees(word)

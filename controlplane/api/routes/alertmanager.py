@@ -21,12 +21,12 @@ from controlplane.api.error_formats import route_class
 NO_PUSH = "alerts come from this server's rules and cannot be pushed to it; add a rule with --rules"
 
 
-def _words(error: RequestValidationError) -> str:
+def _message(error: RequestValidationError) -> str:
     mistakes = ((mistake.get("loc", ())[1:], mistake.get("msg", "")) for mistake in error.errors()[:3])
     return "; ".join(f"{'.'.join(str(part)[:80] for part in place)}: {what}" for place, what in mistakes)
 
 
-router = APIRouter(prefix="/alertmanager", tags=["alertmanager"], route_class=route_class(str, _words))
+router = APIRouter(prefix="/alertmanager", tags=["alertmanager"], route_class=route_class(str, _message))
 Texts = Annotated[list[str] | None, Query(max_length=100)]
 SilenceId = Annotated[uuid.UUID, Path()]
 PostableSilenceDep = Annotated[PostableSilence, Depends(body_of(PostableSilence))]

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from alerts.durations import DAY_SECONDS
 from alerts.promql.errors import LimitError, OperationError, ParseError, PromQLError
 from alerts.promql.evaluator import LOOKBACK_SECONDS, evaluate, evaluate_range
 from alerts.promql.limits import DEFAULT_LIMITS, Limits
@@ -28,7 +29,6 @@ from controlplane.app import ControlPlane
 
 MAX_EVALUATIONS = 4  # concurrent
 QUEUE_SECONDS = 5.0  # for an evaluation slot
-DAY = 86400.0
 #: A client's now is a little before the server's when the request is read.
 UNDERWAY = 5.0
 FORM = "application/x-www-form-urlencoded"
@@ -161,7 +161,7 @@ def _found(plane: ControlPlane, form: Form) -> prometheus_series.FoundSeries:
     end = form.moment("end", _now(plane))
     start = form.moment("start", end - prometheus_series.DEFAULT_RANGE)
     now = _live_at(plane, end)
-    oldest = now - plane.settings.retention_days * DAY
+    oldest = now - plane.settings.retention_days * DAY_SECONDS
     with _prometheus_errors():
         return prometheus_series.find(plane.series, form.selectors(), max(start, oldest), end, now)
 

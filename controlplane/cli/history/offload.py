@@ -14,12 +14,11 @@ from typing import Any
 
 import click
 
+from alerts.durations import DAY_SECONDS
 from controlplane.cli.options import DURATION, data_dir_option, database_option, json_option, settings_of
 from controlplane.console.errors import UsageProblem
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
-
-DAY = 86400.0
 
 
 @click.command()
@@ -61,7 +60,7 @@ def offload(
     from controlplane.pipeline.offload.offload_job import OffloadRequest
     from controlplane.pipeline.runtime.session import close_session, get_session, spark_errors
 
-    hot_seconds = settings.store_days * DAY if older_than is None else older_than
+    hot_seconds = settings.store_days * DAY_SECONDS if older_than is None else older_than
     cutoff = time.time() - hot_seconds if before is None else _moment(before)
     spark = get_session("controlplane history offload", master)
     try:

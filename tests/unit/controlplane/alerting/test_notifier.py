@@ -131,7 +131,7 @@ def test_a_receiver_with_a_mistake_keeps_nobody_else_untold_and_is_tried_ever_mo
     assert len(takes.messages) == 1
     assert broken.tried == 4  # after 5, 10 and 20 seconds
     failed = [note for note in team.store.notes if note.outcome is DeliveryOutcome.FAILED]
-    assert ["RuntimeError: no such thing" in note.words for note in failed] == [True]
+    assert ["RuntimeError: no such thing" in note.reason for note in failed] == [True]
 
 
 def test_a_note_of_nothing_new_is_not_repeated_for_another_number() -> None:
@@ -141,7 +141,7 @@ def test_a_note_of_nothing_new_is_not_repeated_for_another_number() -> None:
     for _ in range(5):
         team.look(INTERVAL)
     assert team.outcomes() == [DeliveryOutcome.SENT, DeliveryOutcome.NOT_SENT]
-    assert "300 s ago" in team.store.notes[1].words
+    assert "300 s ago" in team.store.notes[1].reason
 
 
 def test_a_failure_is_noted_once_for_each_kind() -> None:
@@ -150,7 +150,7 @@ def test_a_failure_is_noted_once_for_each_kind() -> None:
     team.take(lag())
     for _ in range(6):
         team.look(600)
-    failed = [note.words for note in team.store.notes if note.outcome is DeliveryOutcome.FAILED]
+    failed = [note.reason for note in team.store.notes if note.outcome is DeliveryOutcome.FAILED]
     assert len(failed) == 2
     assert team.notifier.sent == 1
 
@@ -161,7 +161,7 @@ def test_a_route_that_leads_to_nobody_says_so_once() -> None:
     for _ in range(3):
         team.look(INTERVAL)
     (note,) = team.store.notes
-    assert note.words == "receiver 'team' has no webhook configured"
+    assert note.reason == "receiver 'team' has no webhook configured"
 
 
 def test_while_an_alert_that_fires_has_the_labels_of_one_that_ended_it_fires() -> None:
