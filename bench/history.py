@@ -306,12 +306,12 @@ def lake_bytes(lake: Path) -> dict[str, int]:
 def ratios_of(figures: dict[str, float], kind: str) -> dict[str, float]:
     ours = {cores: figures[f"{kind}_ours_{cores}_seconds"] for cores in (1, 2)}
     scan = {cores: figures[f"{kind}_scan_{cores}_seconds"] for cores in (1, 2)}
-    told = figures[f"{kind}_streaming_bytes"]
+    reported = figures[f"{kind}_streaming_bytes"]
     lakes = {}
     for name in ("lake", "tidied_lake"):
         whole, extra = figures[f"{kind}_{name}_bytes"], figures[f"{kind}_{name}_extra_bytes"]
-        lakes[f"{name}_over_json_bytes"] = round(whole / told, 4)
-        lakes[f"{name}_without_extra_over_json_bytes"] = round((whole - extra) / told, 4)
+        lakes[f"{name}_over_json_bytes"] = round(whole / reported, 4)
+        lakes[f"{name}_without_extra_over_json_bytes"] = round((whole - extra) / reported, 4)
     peaks = figures[f"{kind}_worker_peak_mb"] / max(1.0, figures[f"{kind}_worker_peak_of_a_quarter_mb"])
     return lakes | {
         "peak_memory_over_that_of_a_quarter": round(peaks, 3),

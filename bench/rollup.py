@@ -58,7 +58,7 @@ def repeated(texts: list[str], times: int) -> pa.Array:
 def written(staging: Staging, first: int, queries: int, seed: int) -> list[Part]:
     """A day of so many queries: reports, their one source, and their one operator where they have state."""
     rng, count = np.random.default_rng(seed), queries * BATCHES
-    names = [f"query_{first + one}" for one in range(queries)]
+    names = [f"query_{first + query}" for query in range(queries)]
     begin = int(datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC).timestamp() * 1e6)
     at = np.tile(begin + np.arange(BATCHES) * SECONDS * 1_000_000, queries)
     rows = rng.poisson(np.repeat(rng.uniform(100, 10_000, queries), BATCHES)).astype(np.int64)
@@ -69,12 +69,12 @@ def written(staging: Staging, first: int, queries: int, seed: int) -> list[Part]
     batch = np.tile(np.arange(BATCHES, dtype=np.int64), queries)
     times = pa.array(at).cast(pa.timestamp("us", tz="UTC"))
     whose = {
-        "app": repeated([f"app_{(first + one) // 10}" for one in range(queries)], BATCHES),
+        "app": repeated([f"app_{(first + query) // 10}" for query in range(queries)], BATCHES),
         "query_id": repeated(
-            [f"{first + one:08x}-0000-4000-8000-{seed:012x}" for one in range(queries)], BATCHES
+            [f"{first + query:08x}-0000-4000-8000-{seed:012x}" for query in range(queries)], BATCHES
         ),
         "run_id": repeated(
-            [f"{first + one:08x}-1111-4000-8000-{seed:012x}" for one in range(queries)], BATCHES
+            [f"{first + query:08x}-1111-4000-8000-{seed:012x}" for query in range(queries)], BATCHES
         ),
         "batch_id": batch,
         "trigger_at": times,
@@ -144,7 +144,7 @@ def peer_seconds(lake: Lake, cores: int) -> float:
 
     connection = duckdb.connect(config={"threads": cores})
     figures = ("duration_ms", "input_rows_per_second", "lag_rows", "state_rows")
-    quantiles = ", ".join(f"quantile_cont({one}, [0.1, 0.5, 0.9, 0.95])" for one in figures)
+    quantiles = ", ".join(f"quantile_cont({figure}, [0.1, 0.5, 0.9, 0.95])" for figure in figures)
     began = time.perf_counter()
     for width in ("minute", "hour", "day"):
         connection.sql(

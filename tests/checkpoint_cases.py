@@ -17,7 +17,7 @@ from tests.paths import DATA
 
 ARCHIVE = DATA / "checkpoints/cases.tar.xz"
 #: Outcome of a restart → the verdict that the doctor must give.
-SAID = {"fails": "broken", "ok": "ok"}
+PRINTED = {"fails": "broken", "ok": "ok"}
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Case:
     """One case, unpacked."""
 
     folder: Path
-    told: dict[str, Any]
+    reported: dict[str, Any]
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class Case:
 
     @property
     def wanted(self) -> str:
-        return SAID.get(self.told["verdict"], "risky")
+        return PRINTED.get(self.told["verdict"], "risky")
 
     @property
     def output(self) -> str | None:
@@ -65,5 +65,5 @@ def unpack(target: Path, only: Sequence[str] = ()) -> None:
 
 
 def cases(root: Path) -> Iterator[Case]:
-    for told in sorted(root.glob("*/case.json")):
-        yield Case(told.parent, json.loads(told.read_text(encoding="utf-8")))
+    for reported in sorted(root.glob("*/case.json")):
+        yield Case(reported.parent, json.loads(reported.read_text(encoding="utf-8")))

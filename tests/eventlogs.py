@@ -14,7 +14,7 @@ FOLDER = DATA / "eventlogs"
 #: Three queries of Spark 4.3: one of them with state in RocksDB, one nameless, one that fails. Shortened: few tasks.
 RECORDED = FOLDER / "local-1795188700460"
 #: The same events as a listener received them: `progress` is Spark's own `progress.json`.
-HEARD = FOLDER / "heard-4.3.jsonl"
+RECEIVED = FOLDER / "heard-4.3.jsonl"
 #: Written after the classes of Spark 2.0.2 (and one report of 2.0.0, which has no batch).
 SPARK_2_0 = FOLDER / "app-20161124150640-0001"
 REPORTS = 12
@@ -24,8 +24,8 @@ def lines(path: Path = RECORDED) -> list[bytes]:
     return path.read_bytes().splitlines(keepends=True)
 
 
-def heard() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in HEARD.read_text().splitlines()]
+def received() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in RECEIVED.read_text().splitlines()]
 
 
 def progress_lines(path: Path = RECORDED) -> list[bytes]:

@@ -161,8 +161,8 @@ class Run:
         return compared(found, expected, span or asked, ordered)
 
     def _claimed(self, text: str, below: list[str]) -> None:
-        for construct, words in UNCLAIMED.items():
-            if re.search(words, text):
+        for construct, message in UNCLAIMED.items():
+            if re.search(message, text):
                 raise Skipped(construct)
         if any("{{" in line for line in below) or any(name and name in text for name in self.histograms):
             raise Skipped("native histograms")
@@ -270,30 +270,31 @@ def lines(found: Value, asked: re.Match[str]) -> list[Line]:
         assert isinstance(found, Vector)
         return [(dict(sample.labels), [sample.value]) for sample in found]
     if asked["at"]:
-        return [(dict(one.labels), one.values.tolist()) for one in found]
+        return [(dict(item.labels), item.values.tolist()) for item in found]
     start, step = seconds(asked["start"]), seconds(asked["step"])
     count = int((seconds(asked["end"]) - start) / step + 1e-9) + 1
     result: list[Line] = []
-    for one in found:
+    for item in found:
         at = {
-            round((t - start) / step): v for t, v in zip(one.times.tolist(), one.values.tolist(), strict=True)
+            round((t - start) / step): v
+            for t, v in zip(item.times.tolist(), item.values.tolist(), strict=True)
         }
-        result.append((dict(one.labels), [at.get(i) for i in range(count)]))
+        result.append((dict(item.labels), [at.get(i) for i in range(count)]))
     return result
 
 
-def equal(one: Line, other: Line) -> bool:
-    return one[0] == other[0] and len(one[1]) == len(other[1]) and all(map(_same, one[1], other[1]))
+def equal(line: Line, other: Line) -> bool:
+    return line[0] == other[0] and len(line[1]) == len(other[1]) and all(map(_same, line[1], other[1]))
 
 
-def _same(one: float | None, other: float | None) -> bool:
-    return one is other if one is None or other is None else alike(one, other)
+def _same(item: float | None, other: float | None) -> bool:
+    return item is other if item is None or other is None else alike(item, other)
 
 
-def alike(one: float, other: float) -> bool:
-    if math.isnan(one) or math.isnan(other):
-        return math.isnan(one) and math.isnan(other)
-    return math.isclose(one, other, rel_tol=TOLERANCE)
+def alike(item: float, other: float) -> bool:
+    if math.isnan(item) or math.isnan(other):
+        return math.isnan(item) and math.isnan(other)
+    return math.isclose(item, other, rel_tol=TOLERANCE)
 
 
 def main(paths: list[str]) -> int:

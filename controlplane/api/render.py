@@ -275,21 +275,24 @@ def timeline_body(result: TimelineResult) -> TimelineBody:
         runs=[_past_run(run) for run in result.runs],
         alerts=[
             PastAlertBody(
-                name=one["name"],
-                severity=one["severity"],
-                fingerprint=one["fingerprint"],
-                fired_at=rfc3339(one["fired_at"]),
-                resolved_at=stamp(one["resolved_at"]),
-                annotations={"summary": one["summary"]} if one["summary"] else {},
+                name=alert["name"],
+                severity=alert["severity"],
+                fingerprint=alert["fingerprint"],
+                fired_at=rfc3339(alert["fired_at"]),
+                resolved_at=stamp(alert["resolved_at"]),
+                annotations={"summary": alert["summary"]} if alert["summary"] else {},
             )
-            for one in result.alerts
+            for alert in result.alerts
         ],
         actions=[
             PastActionBody(
-                **one
-                | {"requested_at": rfc3339(one["requested_at"]), "finished_at": stamp(one["finished_at"])}
+                **action
+                | {
+                    "requested_at": rfc3339(action["requested_at"]),
+                    "finished_at": stamp(action["finished_at"]),
+                }
             )
-            for one in result.actions
+            for action in result.actions
         ],
         notes=list(result.notes),
     )

@@ -120,7 +120,7 @@ class Load:
         self.agent, self.batch = agent, 0
         self.names = [(str(uuid.uuid4()), str(uuid.uuid4())) for _ in range(QUERIES)]
 
-    def tell_for(self, seconds: float) -> None:
+    def report_for(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             for query_id, run_id in self.names:
@@ -137,9 +137,9 @@ def test_a_server_that_is_killed_again_and_again_under_load_has_every_event_once
     load, chance = Load(agent), random.Random(1)
     for _ in range(kills):
         wait_for(server.is_ready, 60)
-        load.tell_for(chance.uniform(0.2, 1.5))
+        load.report_for(chance.uniform(0.2, 1.5))
         server.kill()
-        load.tell_for(0.2)
+        load.report_for(0.2)
         server.start()
     wait_for(server.is_ready, 60)
     wait_for(lambda: agent._spool.events == 0, 120)
@@ -155,9 +155,9 @@ def test_a_server_that_is_killed_again_and_again_under_load_has_every_event_once
 @pytest.mark.soak
 def test_five_minutes_without_a_server_cost_nothing(server: KillableServer, agent: AgentThreads) -> None:
     load = Load(agent)
-    load.tell_for(2.0)
+    load.report_for(2.0)
     server.kill()
-    load.tell_for(300.0)
+    load.report_for(300.0)
     assert agent._spool.events > 10_000
     server.start()
     wait_for(lambda: agent._spool.events == 0, 180)

@@ -88,9 +88,9 @@ def test_a_silence_is_made_listed_and_ended(cli: Cli, failed: SimulatedQuery) ->
     id = result.out.split()[0]
     assert "silenced" in cli("alerts", "--query", failed.query_id).out
     assert id in cli("silence", "list").out
-    [one] = [s for s in json.loads(cli("silence", "list", "--json").out)["silences"] if s["id"] == id]
-    assert [matcher["name"] for matcher in one["matchers"]] == ["alertname", "query_id"]
-    assert cli("silence", "expire", id[:13]).out == f"{id}  {one['text']} has ended\n"
+    [item] = [s for s in json.loads(cli("silence", "list", "--json").out)["silences"] if s["id"] == id]
+    assert [matcher["name"] for matcher in item["matchers"]] == ["alertname", "query_id"]
+    assert cli("silence", "expire", id[:13]).out == f"{id}  {item['text']} has ended\n"
     assert id not in cli("silence", "list").out
     assert id in cli("silence", "list", "--expired").out
     assert cli("silence", "expire", id).code == 0
@@ -111,7 +111,7 @@ def test_a_replay_lists_when_rules_would_have_fired(cli: Cli, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (("alerts", "--state", "unwell"), "--state"),
         (("alerts", "explode"), "No such command 'explode'"),
@@ -132,7 +132,7 @@ def test_a_replay_lists_when_rules_would_have_fired(cli: Cli, tmp_path: Path) ->
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(
-    cli: Cli, server: LiveServer, arguments: tuple[str, ...], words: str
+    cli: Cli, server: LiveServer, arguments: tuple[str, ...], text: str
 ) -> None:
-    given = [one.replace("{rules}", server.plane.settings.rules[0]) for one in arguments]
-    assert words in mistake(cli(*given))
+    given = [argument.replace("{rules}", server.plane.settings.rules[0]) for argument in arguments]
+    assert text in mistake(cli(*given))

@@ -158,11 +158,13 @@ def test_an_alert_that_follows_from_another_names_it(admin: httpx.Client, failed
 def test_an_alert_comes_with_its_notifications(admin: httpx.Client, failed: SimulatedQuery) -> None:
     fingerprint = firing(admin, failed)["fingerprint"]
 
-    def told() -> list[Json]:
+    def reported() -> list[Json]:
         return list(admin.get(f"/api/v1/alerts/{fingerprint}").json()["notifications"])
 
-    assert eventually(lambda: any(note["receiver"].startswith("pager") for note in told()), 10.0), told()
-    note = next(note for note in told() if note["receiver"].startswith("pager"))
+    assert eventually(lambda: any(note["receiver"].startswith("pager") for note in reported()), 10.0), (
+        reported()
+    )
+    note = next(note for note in reported() if note["receiver"].startswith("pager"))
     assert note["outcome"] == "failed"
     assert "hunter2" not in note["reason"]
     assert fingerprint in note["fingerprints"]
@@ -218,7 +220,7 @@ def test_the_fleet_counts_the_alerts_of_a_query_that_are_not_muted(
 
 
 @pytest.mark.parametrize(
-    ("path", "words"),
+    ("path", "expected"),
     [
         ("/api/v1/alerts?state=unwell", "state"),
         ("/api/v1/alerts?query_id=x", "query_id"),
@@ -232,10 +234,10 @@ def test_the_fleet_counts_the_alerts_of_a_query_that_are_not_muted(
         ("/api/v1/silences?active=perhaps", "active"),
     ],
 )
-def test_an_invalid_request_is_refused_with_a_message(admin: httpx.Client, path: str, words: str) -> None:
+def test_an_invalid_request_is_refused_with_a_message(admin: httpx.Client, path: str, expected: str) -> None:
     answer = admin.get(path)
     assert answer.status_code in (400, 404, 422)
-    assert words in answer.json()["error"]["message"]
+    assert expected in answer.json()["error"]["message"]
 
 
 # -- silences --------------------------------------------------------------------------------------
@@ -271,7 +273,7 @@ def test_a_silence_may_begin_later(operator: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("asked", "expected"),
     [
         ({"matchers": ""}, "at least one matcher"),
         ({"matchers": []}, "at least one matcher"),
@@ -292,11 +294,11 @@ def test_a_silence_may_begin_later(operator: httpx.Client) -> None:
     ],
 )
 def test_a_silence_that_cannot_be_is_refused_with_what_to_change(
-    operator: httpx.Client, asked: Json, words: str
+    operator: httpx.Client, asked: Json, expected: str
 ) -> None:
     answer = operator.post("/api/v1/silences", json={"duration_seconds": 60, **asked})
     assert answer.status_code in (400, 422)
-    assert words in answer.json()["error"]["message"]
+    assert expected in answer.json()["error"]["message"]
 
 
 def test_a_silence_that_is_not_there_cannot_be_ended(operator: httpx.Client) -> None:
@@ -339,15 +341,15 @@ def test_a_replay_returns_the_episodes_of_each_rule(operator: httpx.Client, fail
     asked = {"rules": json.dumps(rules), "start": now - 600, "end": now}
     answer = operator.post("/api/v1/rules/replay", json=asked)
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    [episode] = told["episodes"]
+    reported = answer.json()
+    [episode] = reported["episodes"]
     assert (episode["name"], episode["resolved_at"]) == ("Now", None)
-    assert (told["evaluations"], told["errors"], told["notes"]) == (40, [], [])
-    assert told["until"] == stamp(now)
+    assert (reported["evaluations"], reported["errors"], reported["notes"]) == (40, [], [])
+    assert reported["until"] == stamp(now)
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("asked", "expected"),
     [
         ({"rules": "groups: [{name: g, rules: [{alert: A, expr: 'a +'}]}]"}, "line 1, column"),
         ({"rules": ""}, "start must be before end"),
@@ -356,10 +358,10 @@ def test_a_replay_returns_the_episodes_of_each_rule(operator: httpx.Client, fail
         ({}, "rules"),
     ],
 )
-def test_a_replay_that_makes_no_sense_is_refused(operator: httpx.Client, asked: Json, words: str) -> None:
+def test_a_replay_that_makes_no_sense_is_refused(operator: httpx.Client, asked: Json, expected: str) -> None:
     answer = operator.post("/api/v1/rules/replay", json={"start": 2000.0, "end": 1000.0, **asked})
     assert answer.status_code in (400, 422)
-    assert words in answer.json()["error"]["message"]
+    assert expected in answer.json()["error"]["message"]
 
 
 def test_one_replay_at_a_time(server: LiveServer, operator: httpx.Client) -> None:
@@ -396,8 +398,8 @@ def test_one_replay_at_a_time(server: LiveServer, operator: httpx.Client) -> Non
 def test_a_body_that_is_none_is_refused(operator: httpx.Client, path: str, body: bytes) -> None:
     answer = operator.post(path, content=body)
     assert answer.status_code in (400, 422)
-    told = answer.json()
-    assert told if path.startswith("/alertmanager") else told["error"]["message"]
+    reported = answer.json()
+    assert reported if path.startswith("/alertmanager") else reported["error"]["message"]
 
 
 def test_strange_texts_come_back_whole(operator: httpx.Client) -> None:
@@ -501,7 +503,7 @@ def test_silences_are_made_changed_and_ended_as_in_alertmanager(operator: httpx.
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "status", "words"),
+    ("method", "path", "body", "status", "expected"),
     [
         ("GET", "alerts?filter=a", None, 400, "filter: "),
         ("GET", "alerts?receiver=(", None, 400, "receiver: "),
@@ -517,16 +519,16 @@ def test_silences_are_made_changed_and_ended_as_in_alertmanager(operator: httpx.
     ],
 )
 def test_a_no_is_a_json_text(
-    operator: httpx.Client, method: str, path: str, body: Any, status: int, words: str
+    operator: httpx.Client, method: str, path: str, body: Any, status: int, expected: str
 ) -> None:
     answer = operator.request(method, f"{V2}/{path}", json=body)
     assert answer.status_code == status
     assert isinstance(answer.json(), str)
-    assert words in answer.json()
+    assert expected in answer.json()
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "expected"),
     [
         ({"endsAt": "2001-01-01T00:00:00Z"}, "end"),
         ({"endsAt": "soon"}, "endsAt"),
@@ -538,7 +540,7 @@ def test_a_no_is_a_json_text(
     ],
 )
 def test_a_silence_that_alertmanager_would_not_take_is_not_taken(
-    operator: httpx.Client, change: Json, words: str
+    operator: httpx.Client, change: Json, expected: str
 ) -> None:
     posted = {
         "matchers": [{"name": "a", "value": "x", "isRegex": False}],
@@ -549,7 +551,7 @@ def test_a_silence_that_alertmanager_would_not_take_is_not_taken(
     }
     answer = operator.post(f"{V2}/silences", json={**posted, **change})
     assert answer.status_code in (400, 404)
-    assert words in answer.json()
+    assert expected in answer.json()
 
 
 def test_the_configuration_is_shown_without_secrets_and_can_be_read_back(admin: httpx.Client) -> None:
@@ -565,8 +567,8 @@ def test_the_configuration_is_shown_without_secrets_and_can_be_read_back(admin: 
     assert config.inhibit_rules == wanted.inhibit_rules
     assert list(config.receivers) == [item["name"] for item in admin.get(f"{V2}/receivers").json()]
     assert status["cluster"]["status"] == "disabled"
-    told = admin.get("/alertmanager/metrics").text
-    assert f'alertmanager_build_info{{version="{status["versionInfo"]["version"]}"}} 1\n' in told
+    reported = admin.get("/alertmanager/metrics").text
+    assert f'alertmanager_build_info{{version="{status["versionInfo"]["version"]}"}} 1\n' in reported
 
 
 def test_unauthorized_requests_get_errors_in_the_format_of_the_api(server: LiveServer) -> None:

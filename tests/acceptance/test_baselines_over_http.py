@@ -170,10 +170,10 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_an_invalid_body_is_refused_with_a_message(admin: httpx.Client, case: str) -> None:
-    body, words = WRONG[case]
+    body, expected = WRONG[case]
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = admin.put("/api/v1/baselines", content=content)
-    assert answer.status_code == 400 and words in answer.json()["error"]["message"]
+    assert answer.status_code == 400 and expected in answer.json()["error"]["message"]
 
 
 def test_half_of_a_surrogate_in_a_name_is_no_mistake_of_the_server(admin: httpx.Client) -> None:

@@ -163,7 +163,7 @@ def test_interrupted_repair_is_detected_and_its_backup_named(case: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "expected"),
     [
         (["rewind", "."], "give --resume-at R, or --list"),
         (["rewind", ".", "--resume-at", "1", "--move-data"], "--move-data needs --output"),
@@ -178,22 +178,22 @@ def test_interrupted_repair_is_detected_and_its_backup_named(case: Path) -> None
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(
-    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     answer = controlplane(*arguments, "--assume-stopped")
     assert answer.returncode == 2
-    assert words in answer.stderr
+    assert expected in answer.stderr
     assert len(answer.stderr.splitlines()) == 1 and "Traceback" not in answer.stderr
 
 
 @pytest.mark.parametrize(
-    ("batch", "words"), [("9", "a rewind only goes back"), ("4", "batch 4 already runs next")]
+    ("batch", "expected"), [("9", "a rewind only goes back"), ("4", "batch 4 already runs next")]
 )
-def test_impossible_rewind_is_refused_and_changes_nothing(case: Path, batch: str, words: str) -> None:
+def test_impossible_rewind_is_refused_and_changes_nothing(case: Path, batch: str, expected: str) -> None:
     before = content(case)
     answer = controlplane("rewind", case / "checkpoint", "--resume-at", batch, "--yes", "--assume-stopped")
-    assert answer.returncode == 2 and words in answer.stderr
+    assert answer.returncode == 2 and expected in answer.stderr
     assert content(case) == before
 
 

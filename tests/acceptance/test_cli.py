@@ -23,11 +23,11 @@ def query(agent: SimulatedAgent) -> SimulatedQuery:
     return started
 
 
-def mistake(said: CliResult) -> str:
+def mistake(printed: CliResult) -> str:
     """The one line of a user's mistake."""
-    assert (said.code, said.out) == (2, "")
-    assert len(said.err.strip().splitlines()) == 1
-    return said.err
+    assert (printed.code, printed.out) == (2, "")
+    assert len(printed.err.strip().splitlines()) == 1
+    return printed.err
 
 
 def test_the_fleet_is_a_table_or_json(cli: Cli, query: SimulatedQuery) -> None:
@@ -51,10 +51,10 @@ def test_a_restart_by_any_name_ends_with_0_when_it_is_verified(
         "id": query.query_id,
         "prefix": query.query_id[:13],
     }
-    said = cli("restart", str(names[way]), "--reason", "test", "--wait", "20")
-    assert said.code == 0
-    assert "succeeded: resumed at batch 2" in said.out
-    assert "requested" in said.err
+    printed = cli("restart", str(names[way]), "--reason", "test", "--wait", "20")
+    assert printed.code == 0
+    assert "succeeded: resumed at batch 2" in printed.out
+    assert "requested" in printed.err
 
 
 def test_a_failure_ends_with_1_and_names_condition_and_advice(
@@ -62,24 +62,24 @@ def test_a_failure_ends_with_1_and_names_condition_and_advice(
 ) -> None:
     text = "[STREAM_FAILED] Query terminated.\nCaused by: java.lang.OutOfMemoryError: Java heap space"
     agent.serve_commands(restarts(query, lambda driver: driver.terminated(query, text, "STREAM_FAILED")))
-    said = cli("restart", query.query_id)
-    assert said.code == 1
-    assert " failed: " in said.out
-    assert said.out.count("Restart the query once") == 1
+    printed = cli("restart", query.query_id)
+    assert printed.code == 1
+    assert " failed: " in printed.out
+    assert printed.out.count("Restart the query once") == 1
 
 
 def test_a_refusal_exits_with_1_and_json_has_the_action(cli: Cli, query: SimulatedQuery) -> None:
-    said = cli("start", query.query_id, "--json")
-    assert said.code == 1
-    assert json.loads(said.out)["action"]["evidence"]["code"] == "already_running"
+    printed = cli("start", query.query_id, "--json")
+    assert printed.code == 1
+    assert json.loads(printed.out)["action"]["evidence"]["code"] == "already_running"
 
 
 def test_a_wait_that_is_too_short_exits_with_1_and_shows_how_to_follow_the_action(
     cli: Cli, query: SimulatedQuery
 ) -> None:
-    said = cli("stop", query.query_id, "--wait", "0.1")
-    assert said.code == 1
-    assert "still requested" in said.out
+    printed = cli("stop", query.query_id, "--wait", "0.1")
+    assert printed.code == 1
+    assert "still requested" in printed.out
     listed = json.loads(cli("actions", "--json", "--query", query.query_id).out)["actions"]
     assert [a["action"] for a in listed] == ["stop"]
     assert "stop" in cli("actions").out
@@ -90,12 +90,12 @@ def test_retire_needs_a_query_that_does_not_run(
 ) -> None:
     assert "stop it first" in mistake(cli("retire", query.query_id))
     agent.terminated(query)
-    said = cli("retire", query.query_id, "--reason", "old")
-    assert (said.code, "is retired" in said.out) == (0, True)
+    printed = cli("retire", query.query_id, "--reason", "old")
+    assert (printed.code, "is retired" in printed.out) == (0, True)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "expected"),
     [
         (("stop", "nobody"), "no query matches nobody"),
         (("stop", "aaaaaaaa-0000-4000-8000-000000000001"), "there is no query"),
@@ -119,8 +119,8 @@ def test_retire_needs_a_query_that_does_not_run(
         (("serve", "--port", "0"), "another server uses the data directory"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_2(cli: Cli, arguments: tuple[str, ...], words: str) -> None:
-    assert words in mistake(cli(*arguments))
+def test_a_mistake_is_one_line_and_exit_2(cli: Cli, arguments: tuple[str, ...], expected: str) -> None:
+    assert expected in mistake(cli(*arguments))
 
 
 def test_a_bad_token_is_the_users_mistake(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,9 +159,9 @@ def test_every_mistake_of_the_configuration_is_named(cli: Cli, monkeypatch: pyte
     assert "hunter2" not in cli("config", "check").out
     monkeypatch.setenv("CONTROLPLANE_PORT", "eighty")
     monkeypatch.setenv("CONTROLPLANE_RETENTION_DAYS", "0")
-    said = cli("config", "check")
-    assert said.code == 2
-    assert [line.split(":")[1].strip() for line in said.err.splitlines()] == [
+    printed = cli("config", "check")
+    assert printed.code == 2
+    assert [line.split(":")[1].strip() for line in printed.err.splitlines()] == [
         "CONTROLPLANE_PORT",
         "CONTROLPLANE_RETENTION_DAYS",
     ]

@@ -48,10 +48,10 @@ def verdict_of(case: Case) -> CheckpointReport:
     return analyze(held.checkpoint, case.target, output=held.output, inputs=held.inputs)
 
 
-def share(verdicts: dict[str, tuple[Case, CheckpointReport]], wanted: str, said: set[str]) -> float:
+def share(verdicts: dict[str, tuple[Case, CheckpointReport]], wanted: str, printed: set[str]) -> float:
     held = [verdict.verdict for case, verdict in verdicts.values() if case.wanted == wanted]
     assert held
-    return sum(verdict in said for verdict in held) / len(held)
+    return sum(verdict in printed for verdict in held) / len(held)
 
 
 def test_the_cases_are_all_there(verdicts: dict[str, tuple[Case, CheckpointReport]]) -> None:
@@ -130,11 +130,11 @@ def test_several_checkpoints_are_one_object_a_line_and_the_worst_is_the_exit_cod
     arguments = [str(unpacked / name / "checkpoint") for name in names]
     output = str(unpacked / "sink-metadata-compact-torn/out")
     answer = doctor("--json", *arguments)
-    told = list(objects(answer.stdout))
-    assert [held["checkpoint"] for held in told] == arguments
-    assert [held["verdict"] for held in told] == ["ok", "ok", "broken"]
+    reported = list(objects(answer.stdout))
+    assert [held["checkpoint"] for held in reported] == arguments
+    assert [held["verdict"] for held in reported] == ["ok", "ok", "broken"]
     assert answer.returncode == 2
-    assert set(told[2]) >= {
+    assert set(reported[2]) >= {
         "query_id",
         "spark_version",
         "last_planned_batch",
@@ -180,7 +180,7 @@ def test_what_is_no_checkpoint_ends_with_3(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "expected"),
     [
         ([], "give a CHECKPOINT or --inventory F"),
         (["x", "--target-spark", "four"], "'four' is not a Spark version such as 4.3.0"),
@@ -191,8 +191,8 @@ def test_what_is_no_checkpoint_ends_with_3(tmp_path: Path) -> None:
         (["--inventory", "pyproject.toml"], "pyproject.toml: it is not JSON"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_2(arguments: list[str], words: str) -> None:
+def test_a_mistake_is_one_line_and_exit_2(arguments: list[str], expected: str) -> None:
     answer = doctor(*arguments)
     assert answer.returncode == 2
-    assert words in answer.stderr
+    assert expected in answer.stderr
     assert len(answer.stderr.splitlines()) == 1 and "Traceback" not in answer.stderr

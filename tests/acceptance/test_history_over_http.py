@@ -93,7 +93,7 @@ class Past:
             return int(connection.execute(kept).scalar() or 0)
 
 
-def tell_the_past(agent: SimulatedAgent, query: SimulatedQuery, began: float) -> None:
+def report_the_past(agent: SimulatedAgent, query: SimulatedQuery, began: float) -> None:
     ids = {"id": query.query_id, "runId": query.run_id, "name": query.name}
     lines = [agent.line("started", {**ids, "timestamp": stamp(began)}, began)]
     for number in range(BATCHES):
@@ -110,7 +110,7 @@ def past(tmp_path: Path) -> Iterator[Past]:
     with live_server(tmp_path / "data", lake=str(lake)) as server, server.client() as client:
         agent, query = server.agent(), SimulatedQuery("orders")
         began = (time.time() - 5 * DAY) // 120 * 120
-        tell_the_past(agent, query, began)
+        report_the_past(agent, query, began)
         agent.send(agent.progress(query))
         yield Past(server, client, query, began, lake)
         agent.close()

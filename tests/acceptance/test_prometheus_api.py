@@ -60,15 +60,15 @@ def test_an_instant_query_sees_what_was_reported_a_moment_ago(
     admin: httpx.Client, orders: SimulatedQuery
 ) -> None:
     selector = f'{{query_id="{orders.query_id}"}}'
-    (one,) = data(admin, "query", query=f"spark_streaming_batches_total{selector}")["result"]
-    assert one["metric"] == {
+    (item,) = data(admin, "query", query=f"spark_streaming_batches_total{selector}")["result"]
+    assert item["metric"] == {
         "__name__": "spark_streaming_batches_total",
         "app": "shop",
         "query": "orders",
         "query_id": orders.query_id,
         "team": "data",
     }
-    assert one["value"][1] == "2"
+    assert item["value"][1] == "2"
     (total,) = data(admin, "query", query=f"sum by (team) (spark_streaming_query_up{selector})")["result"]
     assert (total["metric"], total["value"][1]) == ({"team": "data"}, "1")
 
@@ -83,8 +83,8 @@ def test_a_client_whose_now_is_a_moment_ago_sees_what_is_live_too(
 
 def test_labels_and_series_of_what_is_live(admin: httpx.Client, orders: SimulatedQuery) -> None:
     selector = f'spark_streaming_query_status{{query_id="{orders.query_id}"}}'
-    (one,) = data(admin, "series", **{"match[]": selector})
-    assert (one["__name__"], one["query"]) == ("spark_streaming_query_status", "orders")
+    (item,) = data(admin, "series", **{"match[]": selector})
+    assert (item["__name__"], item["query"]) == ("spark_streaming_query_status", "orders")
     assert {"__name__", "app", "query", "source", "team"} <= set(data(admin, "labels"))
     assert "orders" in data(admin, "label/query/values")
     assert "spark_streaming_query_up" in data(admin, "label/__name__/values")

@@ -43,10 +43,10 @@ class Seen:
 
     def look(self, alerts: list[dict[str, Any]], now: float) -> None:
         fires = {identity(alert["labels"]) for alert in alerts if alert["state"] == "firing"}
-        for one in fires - self.firing:
-            self.spells.setdefault(one, []).append([now, float("inf")])
-        for one in self.firing - fires:
-            self.spells[one][-1][1] = now
+        for item in fires - self.firing:
+            self.spells.setdefault(item, []).append([now, float("inf")])
+        for item in self.firing - fires:
+            self.spells[item][-1][1] = now
         self.firing = fires
 
 
@@ -97,11 +97,11 @@ def troubled(simulation: WallClockSimulation) -> list[SimulatedDriver]:
     rate = steadily(50.0, since)
 
     def state(removed: int, growth: int) -> Any:
-        def told(at: float, batch: int) -> dict[str, Any]:
+        def reported(at: float, batch: int) -> dict[str, Any]:
             rows = {"numRowsTotal": 12_000 + batch * growth, "numRowsUpdated": 9, "numRowsRemoved": removed}
             return {"operatorName": "stateStoreSave", "memoryUsedBytes": 1_000_000, **rows}
 
-        return told
+        return reported
 
     for stream in (
         SimulatedStream(
@@ -154,30 +154,30 @@ def test_prometheus_that_scrapes_us_raises_the_same_alerts(tmp_path: Path) -> No
                 here.look(ours.get("/prometheus/api/v1/alerts").json()["data"]["alerts"], simulation.now)
                 there.look(peer.get("/api/v1/alerts").json()["data"]["alerts"], simulation.now)
             peer.close()
-    names = {dict(one)["alertname"] for one in here.spells}
+    names = {dict(spell)["alertname"] for spell in here.spells}
     assert {"AgentLost", "QueryFailed", "CrashLoop", "LagGrowing", "Overrun", "WatermarkStuck"} <= names
     assert "StateGrowthWithoutEviction" in names
     # What a busy machine kept us from seeing cannot be held against either.
     assert not (found := differences(here, there, end, WITHIN + max(0.0, blind - 1.0))), "\n".join(found)
-    assert not [one for one in here.spells if dict(one).get("query") == "healthy"]
+    assert not [spell for spell in here.spells if dict(spell).get("query") == "healthy"]
 
 
 def differences(here: Seen, there: Seen, end: float, within: float = WITHIN) -> list[str]:
     """Alerts that one has and the other has not, within an interval; too short or too late ones are left out."""
     found = []
-    for one in sorted({*here.spells, *there.spells}):
-        ours, theirs = (seen.spells.get(one, []) for seen in (here, there))
+    for item in sorted({*here.spells, *there.spells}):
+        ours, theirs = (seen.spells.get(item, []) for seen in (here, there))
         for mine, others, who in ((ours, theirs, "only we"), (theirs, ours, "only Prometheus")):
             for spell in mine:
                 brief = spell[1] - spell[0] <= within or end - spell[0] <= within
                 if not brief and not any(_alike(spell, other, end, within) for other in others):
-                    found.append(f"{who}: {dict(one)} {spell} against {others}")
+                    found.append(f"{who}: {dict(item)} {spell} against {others}")
     return found
 
 
-def _alike(one: list[float], other: list[float], end: float, within: float) -> bool:
-    begins = abs(one[0] - other[0]) <= within
-    ends = one[1] == other[1] or abs(min(one[1], end) - min(other[1], end)) <= within
+def _alike(item: list[float], other: list[float], end: float, within: float) -> bool:
+    begins = abs(item[0] - other[0]) <= within
+    ends = item[1] == other[1] or abs(min(item[1], end) - min(other[1], end)) <= within
     return begins and ends
 
 

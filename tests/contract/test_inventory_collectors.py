@@ -77,7 +77,7 @@ def by_driver(spark: Any, place: str) -> Inventory:
 def agree(driver: Inventory, fsspec: Inventory) -> None:
     """The same but for the collector's name and times, of which Hadoop keeps milliseconds only."""
     assert comparable(driver) == comparable(fsspec)
-    assert words(driver) == words(fsspec)
+    assert text(driver) == text(fsspec)
 
 
 def comparable(inventory: Inventory) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def comparable(inventory: Inventory) -> dict[str, Any]:
     return document
 
 
-def words(inventory: Inventory) -> list[tuple[str, str, str]]:
+def text(inventory: Inventory) -> list[tuple[str, str, str]]:
     def key(finding: Finding) -> tuple[str, str, str]:
         return finding.check, finding.severity.value, finding.message
 

@@ -92,7 +92,7 @@ def test_a_lake_is_written_replaced_merged_folded_and_read(url: str) -> None:
     assert sorted(files) == sorted(part.path for part in again.manifest().parts("progress"))
 
 
-def test_where_there_is_no_lake_the_error_says_so(url: str) -> None:
+def test_where_there_is_no_lake_the_error_states_so(url: str) -> None:
     with pytest.raises(LakeError, match=r"there is no lake at .*: lake\.json is missing"):
         Lake.open(url)
 

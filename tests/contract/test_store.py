@@ -82,14 +82,14 @@ def test_what_was_stored_before_is_a_duplicate(harness: StoreHarness) -> None:
     assert (again.acknowledged, again.stored, again.duplicates) == (2, 0, 4)
 
 
-def test_two_agents_that_tell_of_the_same_batch_tell_it_once(harness: StoreHarness) -> None:
-    one, two = Driver(), Driver()
-    harness.accept(one.progress("q1", "r1", 7, at=BEGIN))
+def test_two_agents_that_report_of_the_same_batch_report_it_once(harness: StoreHarness) -> None:
+    item, two = Driver(), Driver()
+    harness.accept(item.progress("q1", "r1", 7, at=BEGIN))
     assert harness.accept(two.progress("q1", "r1", 7, at=BEGIN)).duplicates == 1
     assert harness.window.totals("q1")["batches"] == 1
 
 
-def test_a_batch_that_ran_again_after_a_failure_is_told_twice(harness: StoreHarness) -> None:
+def test_a_batch_that_ran_again_after_a_failure_is_reported_twice(harness: StoreHarness) -> None:
     driver = Driver()
     harness.accept(
         driver.progress("q1", "r1", 7), driver.progress("q1", "r2", 7), driver.progress("q1", "r2", 7)
@@ -166,7 +166,7 @@ def test_a_query_can_be_put_away(harness: StoreHarness) -> None:
     assert view.retired_at == BEGIN + 5
 
 
-def test_agents_are_known_with_what_they_said_of_themselves(harness: StoreHarness) -> None:
+def test_agents_are_known_with_what_they_stated_of_themselves(harness: StoreHarness) -> None:
     driver = Driver()
     harness.accept(driver.line("app_started", {"pid": 7, "actions": "stop"}))
     harness.accept(driver.line("heartbeat", {"actions": "stop", "dropped": {"spool_full": 3}}))
@@ -211,9 +211,9 @@ def test_open_actions_are_those_that_are_not_final(harness: StoreHarness) -> Non
     harness.write(actions.insert, action("a2", state=ActionState.RUNNING))
     harness.write(actions.insert, action("a3", query_id="q2"))
     assert harness.read(actions.open_for_query, "q1").id == "a2"
-    assert [one.id for one in harness.read(actions.open_actions)] == ["a2", "a3"]
-    assert [one.id for one in harness.read(actions.list_actions, "q1")] == ["a2", "a1"]
-    assert [one.id for one in harness.read(actions.list_actions, None, 1)] == ["a3"]
+    assert [open_action.id for open_action in harness.read(actions.open_actions)] == ["a2", "a3"]
+    assert [list_action.id for list_action in harness.read(actions.list_actions, "q1")] == ["a2", "a1"]
+    assert [list_action.id for list_action in harness.read(actions.list_actions, None, 1)] == ["a3"]
 
 
 def test_an_idempotency_key_is_taken_once_per_query(harness: StoreHarness) -> None:
@@ -334,7 +334,7 @@ def test_a_database_that_turns_read_only_refuses_no_line_and_acknowledges_none(
     assert harness.accept(*lines).stored == 2
 
 
-def test_the_store_learns_the_words_of_its_fleet(harness: StoreHarness) -> None:
+def test_the_store_learns_the_text_of_its_fleet(harness: StoreHarness) -> None:
     driver = Driver()
     assert dictionary.train_dictionary(harness.writer, BEGIN) is None  # nothing to learn from
     before = harness.accept(

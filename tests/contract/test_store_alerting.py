@@ -23,7 +23,7 @@ from tests.stores import StoreHarness
 GROUP = "file.yaml;life"
 #: Nothing that a database could make shorter.
 NOISE = "".join(random.Random(20261120).choices(string.ascii_letters + string.digits, k=10_000))
-WORDS = {
+TEXTS = {
     "emoji": "🔥 naïve 数据",
     "quotes": """it's "quoted"; DROP TABLE alerts; -- \\ %s :name""",
     "lines": "one\ntwo\r\n\tthree",
@@ -41,9 +41,9 @@ def alert(state: AlertState = AlertState.FIRING, at: float = 1000.0, **labels: s
     return Alert("Lag", named, {"summary": "it lags"}, 1.5, state, at, fired, over)
 
 
-def change(one: Alert, reason: str = "because", rule: str = "Lag", gone: bool = False) -> AlertChange:
-    after = None if gone else one.state
-    return AlertChange(GROUP, rule, Transition(one, None, after, one.active_at, reason))
+def change(item: Alert, reason: str = "because", rule: str = "Lag", gone: bool = False) -> AlertChange:
+    after = None if gone else item.state
+    return AlertChange(GROUP, rule, Transition(item, None, after, item.active_at, reason))
 
 
 def record(harness: StoreHarness, *changes: AlertChange, evaluated: dict[str, float] | None = None) -> None:
@@ -57,18 +57,18 @@ def current(harness: StoreHarness, since: float = 0.0) -> list[StoredAlert]:
 
 def history(harness: StoreHarness, *arguments: Any, **named: Any) -> list[Alert]:
     with harness.engine.connect() as connection:
-        return [one.alert for one in alerting.history(connection, *arguments, **named)]
+        return [item.alert for item in alerting.history(connection, *arguments, **named)]
 
 
 # -- episodes --------------------------------------------------------------------------------------
 
 
-def test_an_alert_goes_through_its_life_in_one_row(harness: StoreHarness) -> None:
-    life = [alert(state, query_id="q") for state in AlertState]
-    for one in life:
-        record(harness, change(one, reason=f"it is {one.state}"))
-        assert current(harness) == [StoredAlert(GROUP, "Lag", one, f"it is {one.state}")]
-    assert history(harness, 0.0, 1e10) == [life[-1]]
+def test_an_alert_goes_through_its_lifecycle_in_one_row(harness: StoreHarness) -> None:
+    lifecycle = [alert(state, query_id="q") for state in AlertState]
+    for item in lifecycle:
+        record(harness, change(item, reason=f"it is {item.state}"))
+        assert current(harness) == [StoredAlert(GROUP, "Lag", item, f"it is {item.state}")]
+    assert history(harness, 0.0, 1e10) == [lifecycle[-1]]
 
 
 def test_a_pending_alert_that_never_fired_leaves_nothing(harness: StoreHarness) -> None:
@@ -81,21 +81,21 @@ def test_a_second_episode_stands_beside_the_first(harness: StoreHarness) -> None
     first, second = alert(AlertState.RESOLVED, at=1000.0), alert(at=5000.0)
     record(harness, change(first), change(second))
     assert history(harness, 0.0, 1e10) == [second, first]
-    assert [one.alert for one in current(harness, since=4000.0)] == [second]
+    assert [item.alert for item in current(harness, since=4000.0)] == [second]
 
 
 def test_changes_that_are_stored_twice_are_one_episode(harness: StoreHarness) -> None:
     """The store may have taken what it did not answer for in time; then it comes again."""
-    life = [change(alert(state)) for state in AlertState]
-    record(harness, *life)
-    record(harness, *life)
+    lifecycle = [change(alert(state)) for state in AlertState]
+    record(harness, *lifecycle)
+    record(harness, *lifecycle)
     assert len(history(harness, 0.0, 1e10)) == len(current(harness)) == 1
 
 
 def test_alerts_of_two_rules_with_the_same_labels_are_kept_apart(harness: StoreHarness) -> None:
     record(harness, change(alert(), rule="Lag"), change(alert(), rule="Lag#2"))
     record(harness, change(alert(AlertState.RESOLVED), rule="Lag"))
-    states = {one.rule: one.alert.state for one in current(harness)}
+    states = {item.rule: item.alert.state for item in current(harness)}
     assert states == {"Lag": AlertState.RESOLVED, "Lag#2": AlertState.FIRING}
 
 
@@ -114,7 +114,7 @@ def test_the_history_has_what_fired_within_its_time(
 ) -> None:
     record(harness, change(alert(AlertState.RESOLVED, query_id="a")))
     record(harness, change(alert(AlertState.PENDING, query_id="waits")))
-    assert [one.labels["query_id"] for one in history(harness, start, end)] == found
+    assert [item.labels["query_id"] for item in history(harness, start, end)] == found
 
 
 def test_the_history_of_a_query_is_its_own_and_limited(harness: StoreHarness) -> None:
@@ -122,9 +122,9 @@ def test_the_history_of_a_query_is_its_own_and_limited(harness: StoreHarness) ->
         for query in ("a", "b"):
             record(harness, change(alert(AlertState.RESOLVED, at=at, query_id=query)))
     found = history(harness, 0.0, 1e10, "a", limit=2)
-    assert [(one.labels["query_id"], one.active_at) for one in found] == [("a", 3000.0), ("a", 2000.0)]
-    (one,) = history(harness, 0.0, 1e10, limit=1, fingerprint=alert(query_id="b").fingerprint)
-    assert one.labels["query_id"] == "b"
+    assert [(item.labels["query_id"], item.active_at) for item in found] == [("a", 3000.0), ("a", 2000.0)]
+    (item,) = history(harness, 0.0, 1e10, limit=1, fingerprint=alert(query_id="b").fingerprint)
+    assert item.labels["query_id"] == "b"
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 5e-324, 1.7976931348623157e308, 0.1 + 0.2])
@@ -133,49 +133,49 @@ def test_every_value_that_an_alert_may_have_comes_back_as_it_was(harness: StoreH
     assert current(harness)[0].alert.value == value
 
 
-@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
-def test_odd_words_come_back_as_they_were(harness: StoreHarness, words: str) -> None:
-    one = replace(alert(app=words, query_id=words), annotations={"summary": words})
-    record(harness, change(one, reason=words))
-    assert current(harness) == [StoredAlert(GROUP, "Lag", one, words)]
-    assert history(harness, 0.0, 1e10, words) == [one]
-    kept = NotificationLogEntry(5.0, words, words, DeliveryOutcome.SENT, words, (one.fingerprint,))
-    state = NotificationState(frozenset([one.fingerprint]), frozenset(), 5.0)
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_odd_text_come_back_as_they_were(harness: StoreHarness, text: str) -> None:
+    item = replace(alert(app=text, query_id=text), annotations={"summary": text})
+    record(harness, change(item, reason=text))
+    assert current(harness) == [StoredAlert(GROUP, "Lag", item, text)]
+    assert history(harness, 0.0, 1e10, text) == [item]
+    kept = NotificationLogEntry(5.0, text, text, DeliveryOutcome.SENT, text, (item.fingerprint,))
+    state = NotificationState(frozenset([item.fingerprint]), frozenset(), 5.0)
     harness.write(alerting.log_notification, kept, state)
     assert harness.read(alerting.logged_notifications) == [kept]
-    assert harness.read(alerting.notification_states) == {(words, words): state}
-    silence = Silence("s", (Matcher("app", "=", words),), 1.0, 2.0, words, words, 1.0)
+    assert harness.read(alerting.notification_states) == {(text, text): state}
+    silence = Silence("s", (Matcher("app", "=", text),), 1.0, 2.0, text, text, 1.0)
     harness.write(alerting.put_silence, silence)
     assert harness.read(alerting.all_silences) == [silence]
 
 
-@pytest.mark.parametrize("words", UNSTORABLE.values(), ids=UNSTORABLE)
-def test_what_no_database_can_hold_becomes_a_sign_for_it(harness: StoreHarness, words: str) -> None:
-    named = {"alertname": "Lag", "app": words}
-    one = Alert("Lag", named, {"summary": words}, 1.0, AlertState.PENDING, 1.0)
-    harness.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, words, 2.0, words))
+@pytest.mark.parametrize("text", UNSTORABLE.values(), ids=UNSTORABLE)
+def test_what_no_database_can_hold_becomes_a_sign_for_it(harness: StoreHarness, text: str) -> None:
+    named = {"alertname": "Lag", "app": text}
+    item = Alert("Lag", named, {"summary": text}, 1.0, AlertState.PENDING, 1.0)
+    harness.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, text, 2.0, text))
     assert harness.read(alerting.all_acknowledgements)[0].comment == "a\ufffdb"
     harness.write(
         alerting.log_notification,
-        NotificationLogEntry(1.0, words, words, DeliveryOutcome.FAILED, words),
+        NotificationLogEntry(1.0, text, text, DeliveryOutcome.FAILED, text),
         None,
     )
     assert harness.read(alerting.logged_notifications)[0].reason == "a\ufffdb"
-    if words != UNSTORABLE["half"]:  # such a label has no fingerprint
-        record(harness, change(one, reason=words))
+    if text != UNSTORABLE["half"]:  # such a label has no fingerprint
+        record(harness, change(item, reason=text))
         assert current(harness)[0].reason == "a\ufffdb"
 
 
 def test_an_annotation_of_a_megabyte_is_kept(harness: StoreHarness) -> None:
-    one = replace(alert(), annotations={"description": NOISE * 100})
-    record(harness, change(one))
-    assert current(harness)[0].alert == one
+    item = replace(alert(), annotations={"description": NOISE * 100})
+    record(harness, change(item))
+    assert current(harness)[0].alert == item
 
 
 # -- notifications ---------------------------------------------------------------------------------
 
 
-def told_of(*fingerprints: str, at: float = 5.0) -> NotificationState:
+def reported_of(*fingerprints: str, at: float = 5.0) -> NotificationState:
     return NotificationState(frozenset(fingerprints), frozenset(), at)
 
 
@@ -185,20 +185,22 @@ def line(
     return NotificationLogEntry(at, receiver, key, DeliveryOutcome.SENT, "1 alert fires", named)
 
 
-def test_the_newest_that_was_told_is_kept_by_group_and_receiver(harness: StoreHarness) -> None:
-    harness.write(alerting.log_notification, line(), told_of("a"))
-    harness.write(alerting.log_notification, line(receiver="other"), told_of("a"))
+def test_the_newest_that_was_reported_is_kept_by_group_and_receiver(harness: StoreHarness) -> None:
+    harness.write(alerting.log_notification, line(), reported_of("a"))
+    harness.write(alerting.log_notification, line(receiver="other"), reported_of("a"))
     harness.write(
         alerting.log_notification, line(at=6.0), NotificationState(frozenset("b"), frozenset("a"), 6.0)
     )
     assert harness.read(alerting.notification_states) == {
         ("{}:{}", "team/webhook[0]"): NotificationState(frozenset("b"), frozenset("a"), 6.0),
-        ("{}:{}", "other"): told_of("a"),
+        ("{}:{}", "other"): reported_of("a"),
     }
 
 
-def test_a_receiver_that_knows_that_all_is_over_is_as_one_that_was_never_told(harness: StoreHarness) -> None:
-    harness.write(alerting.log_notification, line(), told_of("a"))
+def test_a_receiver_that_knows_that_all_is_over_is_as_one_that_was_never_reported(
+    harness: StoreHarness,
+) -> None:
+    harness.write(alerting.log_notification, line(), reported_of("a"))
     harness.write(
         alerting.log_notification, line(at=6.0), NotificationState(frozenset(), frozenset("a"), 6.0)
     )
@@ -206,15 +208,15 @@ def test_a_receiver_that_knows_that_all_is_over_is_as_one_that_was_never_told(ha
     assert len(harness.read(alerting.logged_notifications)) == 2
 
 
-def test_a_note_without_news_leaves_what_was_told(harness: StoreHarness) -> None:
-    harness.write(alerting.log_notification, line(), told_of("a"))
+def test_a_note_without_news_leaves_what_was_reported(harness: StoreHarness) -> None:
+    harness.write(alerting.log_notification, line(), reported_of("a"))
     harness.write(alerting.log_notification, replace(line(), outcome=DeliveryOutcome.FAILED), None)
-    assert harness.read(alerting.notification_states) == {("{}:{}", "team/webhook[0]"): told_of("a")}
+    assert harness.read(alerting.notification_states) == {("{}:{}", "team/webhook[0]"): reported_of("a")}
 
 
 def test_a_note_that_is_stored_twice_is_one_line(harness: StoreHarness) -> None:
     for _ in range(2):
-        harness.write(alerting.log_notification, line(), told_of("a"))
+        harness.write(alerting.log_notification, line(), reported_of("a"))
     assert (
         len(harness.read(alerting.logged_notifications))
         == len(harness.read(alerting.notification_states))
@@ -227,8 +229,13 @@ def test_the_log_is_read_newest_first_and_of_one_alert(harness: StoreHarness) ->
         harness.write(
             alerting.log_notification, line("{}:{}", "r", float(number), f"{number:016x}", "f" * 16), None
         )
-    assert [one.at for one in harness.read(alerting.logged_notifications, 2)] == [4.0, 3.0]
-    assert [one.at for one in harness.read(alerting.logged_notifications, 9, f"{3:016x}")] == [3.0]
+    assert [
+        logged_notification.at for logged_notification in harness.read(alerting.logged_notifications, 2)
+    ] == [4.0, 3.0]
+    assert [
+        logged_notification.at
+        for logged_notification in harness.read(alerting.logged_notifications, 9, f"{3:016x}")
+    ] == [3.0]
     assert harness.read(alerting.logged_notifications, 9, "%") == []
 
 
@@ -241,15 +248,15 @@ def silence(id: str = "s", ends_at: float = 20.0) -> Silence:
 
 
 def test_a_silence_is_changed_in_its_place(harness: StoreHarness) -> None:
-    for one in (silence(), silence("t"), silence(ends_at=15.0)):
-        harness.write(alerting.put_silence, one)
+    for item in (silence(), silence("t"), silence(ends_at=15.0)):
+        harness.write(alerting.put_silence, item)
     assert harness.read(alerting.all_silences) == [silence("t"), silence(ends_at=15.0)]
 
 
 def test_acknowledgements_are_kept_in_their_order(harness: StoreHarness) -> None:
     both = [Acknowledgement("f", 1.0, "ada", at, "looking") for at in (3.0, 2.0)]
-    for one in both:
-        harness.write(alerting.put_acknowledgement, one)
+    for item in both:
+        harness.write(alerting.put_acknowledgement, item)
     assert harness.read(alerting.all_acknowledgements) == both
 
 
@@ -258,26 +265,30 @@ def test_only_what_is_over_is_forgotten(harness: StoreHarness) -> None:
     fires, waits = alert(at=100.0, app="fires"), alert(AlertState.PENDING, at=100.0, app="waits")
     record(harness, *map(change, (old, young, fires, waits)))
     for at in (10.0, 5000.0):
-        harness.write(alerting.log_notification, line(at=at), told_of("a", at=at))
+        harness.write(alerting.log_notification, line(at=at), reported_of("a", at=at))
         harness.write(alerting.put_silence, silence(f"{at}", ends_at=at))
         harness.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, "ada", at))
     assert harness.write(alerting.prune, 4000.0) == 4
-    assert {one.alert.active_at for one in current(harness)} == {5000.0, 100.0}
+    assert {item.alert.active_at for item in current(harness)} == {5000.0, 100.0}
     assert len(current(harness)) == 3
-    assert [one.at for one in harness.read(alerting.logged_notifications)] == [5000.0]
-    assert [one.id for one in harness.read(alerting.all_silences)] == ["5000.0"]
-    assert [one.at for one in harness.read(alerting.all_acknowledgements)] == [5000.0]
+    assert [
+        logged_notification.at for logged_notification in harness.read(alerting.logged_notifications)
+    ] == [5000.0]
+    assert [all_silence.id for all_silence in harness.read(alerting.all_silences)] == ["5000.0"]
+    assert [
+        all_acknowledgement.at for all_acknowledgement in harness.read(alerting.all_acknowledgements)
+    ] == [5000.0]
     assert harness.write(alerting.prune, 4000.0) == 0
 
 
-def test_what_was_told_of_an_alert_that_still_fires_is_not_forgotten(harness: StoreHarness) -> None:
+def test_what_was_reported_of_an_alert_that_still_fires_is_not_forgotten(harness: StoreHarness) -> None:
     """An alert acknowledged for weeks is not notified again after a restart."""
     fires = alert(at=100.0)
     record(harness, change(fires))
-    harness.write(alerting.log_notification, line(at=10.0), told_of(fires.fingerprint, at=10.0))
+    harness.write(alerting.log_notification, line(at=10.0), reported_of(fires.fingerprint, at=10.0))
     harness.write(alerting.put_acknowledgement, Acknowledgement(fires.fingerprint, 160.0, "ada", 10.0))
     harness.write(alerting.prune, 4000.0)
     assert harness.read(alerting.notification_states) == {
-        ("{}:{}", "team/webhook[0]"): told_of(fires.fingerprint, at=10.0)
+        ("{}:{}", "team/webhook[0]"): reported_of(fires.fingerprint, at=10.0)
     }
     assert len(harness.read(alerting.all_acknowledgements)) == 1

@@ -12,11 +12,11 @@ from tests.stores import StoreHarness
 
 
 def some(*ids: str, value: float = 1.0) -> list[StoredBaseline]:
-    return [StoredBaseline(one, "shop", f"query {one}", 5.0, np.full(6, value, np.float32)) for one in ids]
+    return [StoredBaseline(item, "shop", f"query {item}", 5.0, np.full(6, value, np.float32)) for item in ids]
 
 
 def known(harness: StoreHarness) -> dict[str, float]:
-    return {one.query_id: float(one.values[0]) for one in harness.read(rows.current)}
+    return {item.query_id: float(item.values[0]) for item in harness.read(rows.current)}
 
 
 def test_a_set_is_seen_when_its_last_chunk_came(harness: StoreHarness) -> None:

@@ -14,7 +14,7 @@ from controlplane.store.tables import inventories
 from tests.drivers import BEGIN, Driver
 from tests.stores import StoreHarness
 
-SAID = {"verdict": "ok", "summary": "it will resume at batch 3 🔥", "findings": []}
+PRINTED = {"verdict": "ok", "summary": "it will resume at batch 3 🔥", "findings": []}
 WHOSE = ShapeOwner("r1", "q1", "shop", "orders", "/lake/c", 100.0)
 
 
@@ -24,7 +24,7 @@ def taken(at: float, query_id: str = "q1", place: str = "/lake/c") -> StoredInve
 
 
 def put(harness: StoreHarness, at: float, **more: Any) -> bool:
-    return bool(harness.write(checkpoints.put, taken(at, **more), at + 1, {**SAID, "batch": at}))
+    return bool(harness.write(checkpoints.put, taken(at, **more), at + 1, {**PRINTED, "batch": at}))
 
 
 def test_the_newest_inventory_counts_in_whatever_order_they_come(harness: StoreHarness) -> None:

@@ -129,10 +129,10 @@ def test_after_one_failed_sync_nothing_is_acknowledged_until_a_restart(tmp_path:
     inject = ["-f", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=fsync,fdatasync"]
     inject += ["-e", "inject=fsync,fdatasync:error=EIO:when=6"]
     command = [str(strace), *inject, sys.executable, "-c", STUBBORN, str(tmp_path), AGENT]
-    said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
-    if "PTRACE" in said.stderr or "ptrace" in said.stderr:
+    printed = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    if "PTRACE" in printed.stderr or "ptrace" in printed.stderr:
         pytest.skip("strace may not trace here")
-    answers = said.stdout.splitlines()
+    answers = printed.stdout.splitlines()
     refused = [answer.startswith("refused") for answer in answers]
     first = refused.index(True)
     assert all(refused[first:])

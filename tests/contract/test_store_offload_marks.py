@@ -41,7 +41,7 @@ def test_events_up_to_the_first_that_is_young_may_move(harness: StoreHarness) ->
     assert harness.read(offload_marks.last_id_before, 0, BEGIN + 500.0) == 11
 
 
-def test_an_event_from_far_ahead_keeps_nobody_back_for_longer_than_its_neighbours(
+def test_an_event_from_distant_ahead_keeps_nobody_back_for_longer_than_its_neighbours(
     harness: StoreHarness,
 ) -> None:
     driver = tell(harness, 3)
@@ -166,7 +166,7 @@ def test_a_store_that_was_set_back_moves_its_events_anew(harness: StoreHarness, 
     )
 
 
-def test_episodes_of_two_stores_are_told_apart_in_one_lake(harness: StoreHarness, tmp_path: Path) -> None:
+def test_episodes_of_two_stores_are_reported_apart_in_one_lake(harness: StoreHarness, tmp_path: Path) -> None:
     episode = {
         "group": "g", "rule": "g/1/Slow", "name": "Slow", "fingerprint": "f", "labels": {}, "annotations": {},
         "value": 1.0, "state": "resolved", "active_at": BEGIN, "fired_at": BEGIN, "resolved_at": BEGIN + 9,

@@ -58,12 +58,12 @@ class Driver:
             "numInputRows": self._chance.randrange(1000),
             "batchDuration": self._chance.randrange(9000),
         }
-        told = {"batchId": self.batch, "timestamp": wire.rfc3339(BEGAN + 10 * self.batch - late)}
+        reported = {"batchId": self.batch, "timestamp": wire.rfc3339(BEGAN + 10 * self.batch - late)}
         return {
             **REPORTS[self.batch % len(REPORTS)],
             "id": self.query_id,
             "runId": self.run_id,
-            **told,
+            **reported,
             **figures,
         }
 
@@ -90,17 +90,17 @@ class Zone:
     def drop(self, events: int = 20) -> None:
         """A delivery of each driver: new events, some of the old ones again, lines that are none."""
         for driver in self.drivers:
-            heard: list[bytes] = []
-            lines = [self._progress(driver, heard) for _ in range(events)]
+            received: list[bytes] = []
+            lines = [self._progress(driver, received) for _ in range(events)]
             lines.append(self._event(driver, driver.line("heartbeat", {"uptime": 1.0}), "heartbeat"))
             self._send(driver, lines)
             if self._chance.random() < 0.5:  # the agent did not hear that it had been taken
                 self._send(driver, lines[-events // 2 :])
-            self._write(heard)
+            self._write(received)
             if self._chance.random() < 0.4:
                 self._by_hand(driver, lines[-5:])
 
-    def _progress(self, driver: Driver, heard: list[bytes]) -> bytes:
+    def _progress(self, driver: Driver, received: list[bytes]) -> bytes:
         report = driver.report()
         stamp = round(wire.seconds_of(report["timestamp"]) * 1e6)
         row = (driver.run_id, report["batchId"], stamp, report["numInputRows"], report["batchDuration"])
@@ -110,7 +110,7 @@ class Zone:
             other = str(uuid.uuid5(uuid.UUID(driver.agent), "other"))
             seq = self.others[other] = self.others.get(other, 0) + 1
             self.either[other, seq] = (driver.agent, driver.seq)
-            heard.append(driver.line("progress", report, other, seq))
+            received.append(driver.line("progress", report, other, seq))
         return line
 
     def _event(self, driver: Driver, line: bytes, type: str) -> bytes:
@@ -173,15 +173,15 @@ def stored_rows(server: LiveServer, zone: Zone) -> list[Row]:
         unpacker = Unpacker(connection)
         runs = {driver.run_id for driver in zone.drivers}
         wanted = sa.select(t.events.c.dictionary, t.events.c.data).where(t.events.c.type == "progress")
-        told = [unpacker.unpack(*row) for row in connection.execute(wanted).all()]
+        reported = [unpacker.unpack(*row) for row in connection.execute(wanted).all()]
     return sorted(
         (
-            one["runId"],
-            one["batchId"],
-            round(wire.seconds_of(one["timestamp"]) * 1e6),
-            one["numInputRows"],
-            one["batchDuration"],
+            item["runId"],
+            item["batchId"],
+            round(wire.seconds_of(item["timestamp"]) * 1e6),
+            item["numInputRows"],
+            item["batchDuration"],
         )
-        for one in told
-        if one["runId"] in runs
+        for item in reported
+        if item["runId"] in runs
     )

@@ -90,13 +90,13 @@ def _run(
         ]
     if rng.random() < 0.7:
         failed = rng.random() < 0.5
-        told = {"exception": "it broke" if failed else None, "error_class": None}
+        reported = {"exception": "it broke" if failed else None, "error_class": None}
         lake.lifecycle.append(
-            {**whose, "event": "terminated", "reported_at": at + timedelta(seconds=1), **told}
+            {**whose, "event": "terminated", "reported_at": at + timedelta(seconds=1), **reported}
         )
     if rng.random() < 0.2:
-        told = {"run_id": None, "event": "start_failed", "reported_at": at + timedelta(seconds=2)}
-        lake.lifecycle.append({**whose, **told, "exception": "no such table", "error_class": None})
+        reported = {"run_id": None, "event": "start_failed", "reported_at": at + timedelta(seconds=2)}
+        lake.lifecycle.append({**whose, **reported, "exception": "no such table", "error_class": None})
     return at
 
 
@@ -112,7 +112,7 @@ def _report(
     ends: Sequence[float],
 ) -> Row:
     duration = rng.choice([None, 250, rng.randrange(400_000), rng.randrange(9_000), rng.randrange(9_000)])
-    waiting = sum(int(heads[one] - ends[one]) for one in range(sources))
+    waiting = sum(int(heads[source] - ends[source]) for source in range(sources))
     return {
         **whose,
         "batch_id": batch,
@@ -136,14 +136,14 @@ def _report(
 def _source(
     rng: random.Random, whose: Row, batch: int, at: datetime, source: int, head: float, end: float
 ) -> Row:
-    told = rng.random() > 0.02
+    reported = rng.random() > 0.02
     return {
         **{name: whose[name] for name in ("app", "query_id", "run_id")},
         "batch_id": batch,
         "trigger_at": at,
         "source": source,
-        "latest_total": head if told else None,
-        "lag_rows": int(head - end) if told else None,
+        "latest_total": head if reported else None,
+        "lag_rows": int(head - end) if reported else None,
     }
 
 
@@ -157,14 +157,14 @@ def rollups(lake: Lake, day: date, objective: float) -> dict[str, pd.DataFrame]:
     rows: dict[str, list[Row]] = {table: [] for table in WIDTHS}
     for query_id in ids:
         own = Lake(*([r for r in part if r["query_id"] == query_id] for part in vars(lake).values()))
-        batches, life = _batches(own, start), _life(own, start)
+        batches, life = _batches(own, start), _lifecycle(own, start)
         for table, width in WIDTHS.items():
             rows[table] += _buckets(own, query_id, batches, life, start, width, objective)
     return {table: pd.DataFrame(found) for table, found in rows.items()}
 
 
 def _batches(own: Lake, start: datetime) -> pd.DataFrame:
-    ages = _ages(own, start)
+    durations = _durations(own, start)
     found: dict[tuple[Any, ...], Row] = {}
     for row in own.progress:
         key = row["trigger_at"], row["run_id"], row["batch_id"]
@@ -173,7 +173,7 @@ def _batches(own: Lake, start: datetime) -> pd.DataFrame:
     rows = []
     for key in sorted(found):
         row = found[key]
-        known = [age for age in ages.get(key, []) if age is not None]
+        known = [age for age in durations.get(key, []) if age is not None]
         lag = None if row["lag_rows"] is None else 0.0 if row["lag_rows"] == 0 else max(known, default=None)
         mark = row["watermark"]
         behind = (
@@ -186,7 +186,7 @@ def _batches(own: Lake, start: datetime) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _ages(own: Lake, start: datetime) -> dict[tuple[Any, ...], list[float | None]]:
+def _durations(own: Lake, start: datetime) -> dict[tuple[Any, ...], list[float | None]]:
     """Of each batch, the ages of the oldest unread rows of its sources."""
     trails: dict[tuple[Any, ...], dict[datetime, tuple[Row, float]]] = {}
     found: dict[tuple[Any, ...], list[float | None]] = {}
@@ -213,13 +213,13 @@ def _ages(own: Lake, start: datetime) -> dict[tuple[Any, ...], list[float | None
 
 
 @dataclass
-class _Life:
+class _Lifecycle:
     starts: list[datetime]
     failures: list[datetime]
     down: list[tuple[datetime, datetime]]
 
 
-def _life(own: Lake, start: datetime) -> _Life:
+def _lifecycle(own: Lake, start: datetime) -> _Lifecycle:
     low, high = start - timedelta(days=1), start + timedelta(days=2)
     signs: dict[str, list[tuple[datetime, datetime]]] = {}
     began: dict[str, datetime] = {}
@@ -243,25 +243,25 @@ def _life(own: Lake, start: datetime) -> _Life:
             ended[row["run_id"]] = row["reported_at"]
             if row["exception"] is not None:
                 broke[row["run_id"]] = row["reported_at"]
-    first = {run: began.get(run, min(one[0] for one in told)) for run, told in signs.items()}
-    last = {run: max(one[1] for one in told) for run, told in signs.items()}
+    first = {run: began.get(run, min(item[0] for item in reported)) for run, reported in signs.items()}
+    last = {run: max(item[1] for item in reported) for run, reported in signs.items()}
     over = {
         run: max(end, ended[run]) if run in ended else end + timedelta(minutes=1) for run, end in last.items()
     }
-    low_end = {run: min(first[run], *(one[0] for one in told)) for run, told in signs.items()}
+    low_end = {run: min(first[run], *(item[0] for item in reported)) for run, reported in signs.items()}
     down, up_to = [], None
     for begin, end in sorted((low_end[run], over[run]) for run in signs):
         if up_to is not None and begin > up_to:
             down.append((up_to, begin))
         up_to = end if up_to is None else max(up_to, end)
-    return _Life(list(first.values()), [*set(failures), *broke.values()], down)
+    return _Lifecycle(list(first.values()), [*set(failures), *broke.values()], down)
 
 
 def _buckets(
     own: Lake,
     query_id: str,
     batches: pd.DataFrame,
-    life: _Life,
+    life: _Lifecycle,
     start: datetime,
     width: int,
     objective: float,

@@ -82,7 +82,7 @@ def test_events_of_a_query_arrive_as_spark_wrote_them(spark, attached, recorder,
 
 
 def test_a_heartbeat_has_the_executors_and_the_heap_of_the_driver(spark, attached, recorder):
-    output = recorder.wait_for(lambda: [h for h in beats(attached, recorder) if "driver" in h])[0]
+    output = recorder.wait_for(lambda: [h for h in heartbeats(attached, recorder) if "driver" in h])[0]
     assert output["executors"] == 0  # local mode has none
     assert 2**20 < output["driver"]["heapUsed"] < output["driver"]["heapMax"] == 2**30
 
@@ -96,7 +96,7 @@ def test_the_delay_of_a_watermark_is_reported_in_seconds(spark, attached, record
     assert [(q["id"], q["facts"]["watermarkDelay"]) for q in output] == [(query.id, 90.0)]
 
 
-def beats(attached: Any, recorder: RecordingServer) -> list[dict[str, Any]]:
+def heartbeats(attached: Any, recorder: RecordingServer) -> list[dict[str, Any]]:
     attached.agent.request_probe()  # the figures are of the round before: do not wait 10 s for it
     return recorder.of_type("heartbeat")
 
@@ -145,12 +145,12 @@ def test_await_any_termination_ignores_commanded_ends_and_sees_others(
     spark, attached, recorder, source, tmp_path
 ):
     spark.streams.resetTerminated()
-    one = writer(source, spark, tmp_path, "one").start()
+    item = writer(source, spark, tmp_path, "one").start()
     two = writer(source, spark, tmp_path, "two").start()
-    recorder.wait_for(lambda: batches(recorder, one.runId) and batches(recorder, two.runId))
+    recorder.wait_for(lambda: batches(recorder, item.runId) and batches(recorder, two.runId))
     waiter = run_aside(spark.streams.awaitAnyTermination)
-    assert recorder.command("restart", one.id)["state"] == "succeeded"
-    assert recorder.command("stop", one.id)["state"] == "succeeded"
+    assert recorder.command("restart", item.id)["state"] == "succeeded"
+    assert recorder.command("stop", item.id)["state"] == "succeeded"
     waiter.join(1.0)
     assert waiter.is_alive()
     two.stop()

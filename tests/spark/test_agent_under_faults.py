@@ -43,12 +43,12 @@ def test_every_batch_is_stored_once_or_reported_as_missing(deployment: Deploymen
 
         wait_for(is_there, 180, 0.2)
 
-    def is_told(name: str = "orders") -> dict[str, Any] | None:
+    def is_reported(name: str = "orders") -> dict[str, Any] | None:
         return deployment.queries().get(name)
 
     program = deployment.drive("two_queries.py", str(base))
     run_on()
-    query_id = wait_for(is_told, 60)["query_id"]
+    query_id = wait_for(is_reported, 60)["query_id"]
     for turn in range(KILLS):
         if turn % 2 == 0:
             deployment.kill_server()

@@ -30,15 +30,15 @@ def rates(value: float) -> Row:
     }
 
 
-def usual(spark: Any, rows: list[Row], weeks: int = 4) -> dict[tuple[Any, ...], Row]:
+def typical(spark: Any, rows: list[Row], weeks: int = 4) -> dict[tuple[Any, ...], Row]:
     names = TABLES["rollup_1h"].names
     table = pa.table(
         {name: [row.get(name) for row in rows] for name in names}, schema=arrow_schema("rollup_1h")
     )
     found = compute_baselines(spark.createDataFrame(table, spark_ddl("rollup_1h")), END, MADE, weeks)
     assert found.columns == list(TABLES["baselines"].names)
-    told = [row.asDict() for row in found.collect()]
-    return {(row["query"], row["metric"], row["hour_of_week"], row["quantile"]): row for row in told}
+    reported = [row.asDict() for row in found.collect()]
+    return {(row["query"], row["metric"], row["hour_of_week"], row["quantile"]): row for row in reported}
 
 
 def weeks_ago(weeks: int, hours: int = 0) -> datetime:
@@ -50,7 +50,7 @@ def weeks_ago(weeks: int, hours: int = 0) -> datetime:
 def invented(seed: int) -> list[Row]:
     """Five weeks of hours with gaps, little data, unknown figures and a query that changes its checkpoint."""
     rng, rows = random.Random(seed), []
-    columns = [f"{one}_{q}" for one in METRICS.values() for q in ("p10", "p50", "p90")]
+    columns = [f"{item}_{q}" for item in METRICS.values() for q in ("p10", "p50", "p90")]
     for query in ("orders", "clicks", "rare"):
         for place in range(5 * 168):
             if rng.random() < 0.3:
@@ -83,14 +83,14 @@ def by_pandas(rows: list[Row]) -> dict[tuple[Any, ...], tuple[float, int, int]]:
     return found
 
 
-def test_baselines_are_what_pandas_says(spark: Any) -> None:
+def test_baselines_are_what_pandas_states(spark: Any) -> None:
     rows = invented(7)
-    ours, theirs = usual(spark, rows), by_pandas(rows)
+    ours, theirs = typical(spark, rows), by_pandas(rows)
     assert set(ours) == set(theirs) and len(ours) > 500
     for key, (value, weeks, samples) in theirs.items():
-        one = ours[key]
-        assert one["value"] == pytest.approx(value) and (one["weeks"], one["samples"]) == (weeks, samples)
-        assert one["query_id"] == f"{key[0]} new" and one["made_at"].astimezone(UTC) == MADE
+        item = ours[key]
+        assert item["value"] == pytest.approx(value) and (item["weeks"], item["samples"]) == (weeks, samples)
+        assert item["query_id"] == f"{key[0]} new" and item["made_at"].astimezone(UTC) == MADE
 
 
 def test_a_query_with_a_new_checkpoint_has_its_baselines_under_one_id(spark: Any) -> None:
@@ -99,16 +99,16 @@ def test_a_query_with_a_new_checkpoint_has_its_baselines_under_one_id(spark: Any
         for weeks in (1, 2, 3)
         for place in (9, 12, 15)
     ]
-    found = usual(spark, rows)
+    found = typical(spark, rows)
     assert {row["query_id"] for row in found.values()} == {"old"}
     rows = [{**row, "query_id": "new" if row["bucket_at"] >= weeks_ago(1, 12) else "old"} for row in rows]
-    found = usual(spark, rows)
+    found = typical(spark, rows)
     assert {row["query_id"] for row in found.values()} == {"new"} and len(found) == 9
 
 
 def test_one_odd_week_decides_nothing(spark: Any) -> None:
     rows = [hour(weeks_ago(n, 9), **rates(value)) for n, value in ((4, 100), (3, 110), (2, 90_000), (1, 105))]
-    found = usual(spark, rows)
+    found = typical(spark, rows)
     assert found["orders", "input_rows_per_second", 9, 0.5]["value"] == pytest.approx(107.5)
 
 
@@ -123,10 +123,10 @@ TOO_LITTLE = {
 @pytest.mark.parametrize("case", TOO_LITTLE)
 def test_of_too_little_nothing_is_learned(spark: Any, case: str) -> None:
     rows = [hour(weeks_ago(n, 9), batches=batches, **rates(100)) for n, batches in TOO_LITTLE[case]]
-    assert usual(spark, rows) == {}
+    assert typical(spark, rows) == {}
 
 
 def test_a_source_that_writes_now_and_then_is_not_usually_as_fast_as_its_batches(spark: Any) -> None:
     burst = {**rates(1000), "input_rows": 3600}
-    found = usual(spark, [hour(weeks_ago(n, 9), **burst) for n in (1, 2, 3)])
+    found = typical(spark, [hour(weeks_ago(n, 9), **burst) for n in (1, 2, 3)])
     assert found["orders", "input_rows_per_second", 9, 0.5]["value"] == pytest.approx(1.0)

@@ -206,9 +206,9 @@ def test_the_programs_own_listener_and_the_agent_both_get_every_event(client, re
     spark.streams.addListener(own)
     wait_for(lambda: len(own.batches) >= 3)
     spark.streams.removeListener(own)
-    heard = len(own.batches)
+    received = len(own.batches)
     runs_on(recorder, query.runId, 3)
-    assert len(own.batches) == heard
+    assert len(own.batches) == received
     assert not [t for t in threading.enumerate() if "_query_event_handler" in t.name]
     query.stop()
     recorder.wait_for(lambda: recorder.of_type("terminated", runId=query.runId))
@@ -224,8 +224,8 @@ def test_a_listener_that_the_program_had_before_keeps_its_stream(client, recorde
     runs_on(recorder, query.runId, 3)
     wait_for(lambda: len(own.batches) >= 3)
     client.attachment.detach()
-    heard = len(own.batches)
-    wait_for(lambda: len(own.batches) >= heard + 2)
+    received = len(own.batches)
+    wait_for(lambda: len(own.batches) >= received + 2)
     assert spark.streams._sqlb._listener_bus == [own]
     spark.streams.removeListener(own)
 
@@ -302,13 +302,13 @@ def test_after_the_connection_was_cut_every_batch_is_reported_once(wire, client,
     runs_on(recorder, query.runId, 20)
     reported = batches(recorder, query.runId)
     assert sorted(reported) == list(range(max(reported) + 1))
-    hearing = _hearing(spark)
-    wait_for(hearing.is_streaming)
+    receiving = _receiving(spark)
+    wait_for(receiving.is_streaming)
     query.stop()
     recorder.wait_for(lambda: recorder.of_type("terminated", runId=query.runId))
 
 
-def _hearing(spark: Any) -> Any:
+def _receiving(spark: Any) -> Any:
     from listeners.spark.connect.session import ENGINE
 
     return ENGINE._hearings[ENGINE.key(spark)]

@@ -36,8 +36,8 @@ def test_small_files_become_one_a_day_and_a_second_call_finds_nothing_to_do(
     spark: Any, tmp_path: Path
 ) -> None:
     lake = filled(tmp_path)
-    code, account, told = run(tmp_path)
-    assert code == 0 and "2 of 2 tables and days" in told
+    code, account, reported = run(tmp_path)
+    assert code == 0 and "2 of 2 tables and days" in reported
     assert (account["files_before"], account["files_after"], account["consolidated"]) == (20, 2, 22)
     assert by_manifest(Lake.open(str(tmp_path))) == by_glob(tmp_path) == list(range(20))
     assert lake.folder.list_names("_journal") == lake.folder.list_names("_staging") == []
@@ -53,7 +53,7 @@ def test_a_damaged_file_is_named_and_the_other_days_are_compacted(spark: Any, tm
     lake = filled(tmp_path)
     damaged = lake.manifest().parts("progress")[0]
     Path(lake.folder.absolute(damaged.path)).write_bytes(b"")
-    code, account, told = run(tmp_path)
+    code, account, reported = run(tmp_path)
     assert (code, account["groups"]) == (1, 1)
-    assert f"not compacted: progress of {DAY.date()}" in told and damaged.path in told
+    assert f"not compacted: progress of {DAY.date()}" in reported and damaged.path in reported
     assert len(lake.manifest().parts("progress")) == 11

@@ -105,18 +105,18 @@ def test_of_a_compressed_log_that_a_crash_cut_off_what_can_be_decoded_is_taken(
     assert world.counts()["progress"] == document["events"]["progress"]
 
 
-def test_what_a_log_tells_is_in_the_lake_as_the_listener_heard_it(world: World) -> None:
+def test_what_a_log_reports_is_in_the_lake_as_the_listener_received_it(world: World) -> None:
     world.put("local-1795188700460", eventlogs.RECORDED.read_bytes())
     world.go()
-    heard = {
-        (one["report"]["runId"], one["report"]["batchId"]): one["report"]
-        for one in eventlogs.heard()
-        if one["kind"] == "progress"
+    received = {
+        (item["report"]["runId"], item["report"]["batchId"]): item["report"]
+        for item in eventlogs.heard()
+        if item["kind"] == "progress"
     }
     rows = world.rows("progress")
-    assert {(row["run_id"], row["batch_id"]) for row in rows} == heard.keys()
+    assert {(row["run_id"], row["batch_id"]) for row in rows} == received.keys()
     for row in rows:
-        report = heard[row["run_id"], row["batch_id"]]
+        report = received[row["run_id"], row["batch_id"]]
         assert (row["input_rows"], row["duration_ms"]) == (report["numInputRows"], report["batchDuration"])
         assert (row["app"], row["spark_version"], row["origin"]) == ("recorded", "4.3.0", "log")
     ends = [row for row in world.rows("lifecycle") if row["event"] == "terminated"]
@@ -146,7 +146,7 @@ def test_among_damaged_foreign_empty_and_torn_files_the_good_ones_are_all_taken(
         eventlogs.renamed(eventlogs.RECORDED, "app-8-0001"),
     )
     document = world.go()
-    refused = {Path(one["path"]).name: one["reason"] for one in document["rejected"]}
+    refused = {Path(item["path"]).name: item["reason"] for item in document["rejected"]}
     assert refused == {
         "notes.txt": "the name is not that of an event log",
         "app-1-0001": "not an event log: the first line is not an event of Spark",
@@ -156,7 +156,7 @@ def test_among_damaged_foreign_empty_and_torn_files_the_good_ones_are_all_taken(
         "app-7-0001": "unreadable: No such file or directory",
     }
     assert "zstd" in refused["app-3-0001.zstd"]
-    damaged = {Path(one["path"]).name: one["reason"] for one in document["damaged"]}
+    damaged = {Path(item["path"]).name: item["reason"] for item in document["damaged"]}
     assert damaged == {
         "app-4-0001": "the end of the log is truncated",
         "app-5-0001": "app-5-0001: 1 events are malformed: batchId must be an integer",
@@ -190,7 +190,7 @@ def test_a_log_that_grew_is_read_anew_and_replaces_what_it_gave(world: World) ->
     assert world.counts() == ONE
 
 
-def test_a_log_that_tells_less_than_before_takes_nothing_away(world: World) -> None:
+def test_a_log_that_reports_less_than_before_takes_nothing_away(world: World) -> None:
     content = eventlogs.renamed(eventlogs.RECORDED, "local-1")
     world.put("local-1")
     world.go()
@@ -220,7 +220,7 @@ def test_a_rolling_log_whose_old_files_went_while_it_grew_loses_no_batch(world: 
     world.put(f"{folder}/events_2_local-2", b"".join(lines[ends[2] :]))
     document = world.go()
     assert document["rows"]["progress"] == REPORTS - 3
-    assert [one["reason"] for one in document["damaged"]] == [
+    assert [item["reason"] for item in document["damaged"]] == [
         "events_1 is missing",
         "3 reports of an earlier import are no longer in the log; the lake keeps them",
     ]
@@ -246,7 +246,7 @@ def test_a_copy_of_a_log_under_another_name_brings_no_batch_twice(world: World) 
     assert world.counts() == ONE
 
 
-def test_the_same_log_twice_in_one_call_is_taken_once_and_told(world: World) -> None:
+def test_the_same_log_twice_in_one_call_is_taken_once_and_reported(world: World) -> None:
     first = world.put("local-1")
     world.put("copies/local-1")
     document = world.go(str(first), str(world.logs))
@@ -295,7 +295,7 @@ def test_patterns_and_single_files_are_taken_and_since_leaves_out_old_ones(world
     assert world.go(str(named))["rows"]["progress"] == REPORTS
 
 
-def test_where_nothing_is_that_is_said_of_each_path(world: World) -> None:
+def test_where_nothing_is_that_is_stated_of_each_path(world: World) -> None:
     with pytest.raises(
         NoFilesFound, match=r"/none: no such file or folder; .*/other-\*: no such file or folder"
     ):
@@ -375,14 +375,14 @@ def test_the_command_does_it_all_in_a_process_of_its_own(tmp_path: Path) -> None
         pytest.param("snappy", "true", marks=pytest.mark.soak),
     ],
 )
-def test_a_log_of_real_queries_gives_what_a_listener_beside_it_heard(
+def test_a_log_of_real_queries_gives_what_a_listener_beside_it_received(
     world: World, tmp_path: Path, codec: str, rolling: str
 ) -> None:
-    program, heard = Path(__file__).parent / "programs/event_log.py", tmp_path / "heard.jsonl"
-    command = [sys.executable, str(program), str(world.logs), str(heard), codec, rolling]
+    program, received = Path(__file__).parent / "programs/event_log.py", tmp_path / "heard.jsonl"
+    command = [sys.executable, str(program), str(world.logs), str(received), codec, rolling]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
-    told = [json.loads(line) for line in heard.read_text().splitlines()]
-    reports = [one["report"] for one in told if one["kind"] == "progress"]
+    reported = [json.loads(line) for line in received.read_text().splitlines()]
+    reports = [item["report"] for item in reported if item["kind"] == "progress"]
     document = world.go()
     assert (document["damaged"], document["rejected"]) == ([], [])
     batches = {
@@ -405,7 +405,7 @@ def test_a_log_of_real_queries_gives_what_a_listener_beside_it_heard(
         ):
             assert row[name] == expected[name]
     ours = sorted((row["event"], row["run_id"]) for row in world.rows("lifecycle") if row["event"] != "idle")
-    assert ours == sorted((e["kind"], e["runId"]) for e in told if e["kind"] in ("started", "terminated"))
+    assert ours == sorted((e["kind"], e["runId"]) for e in reported if e["kind"] in ("started", "terminated"))
 
 
 def as_rows(report: dict[str, Any]) -> list[dict[str, Any]]:

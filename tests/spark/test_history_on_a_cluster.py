@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as item:
+        item.bind(("127.0.0.1", 0))
+        return int(item.getsockname()[1])
 
 
 def spark_home() -> Path:
@@ -82,7 +82,7 @@ def wait_for_workers(page: int) -> None:
     while time.monotonic() < until:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/", timeout=5) as answer:
-                if sum(one["state"] == "ALIVE" for one in json.load(answer)["workers"]) == 2:
+                if sum(item["state"] == "ALIVE" for item in json.load(answer)["workers"]) == 2:
                     return
         except OSError:
             pass

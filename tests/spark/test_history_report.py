@@ -30,35 +30,37 @@ def test_a_report_finds_what_was_put_into_the_lake(spark: Any, lake: str, tmp_pa
     page = tmp_path / "report.html"
     done = run("--lake", lake, *WEEKS, "--limit-state-rows", "4000000", "--out", str(page), "--json")
     assert done.exception is None, done.output
-    told = json.loads(done.stdout)
-    queries = {one["query"].rpartition("-")[2]: one for one in told["queries"]}
-    assert told["queries"][0]["query"].endswith("-4") and told["queries"][0]["attainment"] < 0.95
-    assert {n for n, one in queries.items() if one["lag_trend"]["direction"] == "up"} == {"3"}
+    reported = json.loads(done.stdout)
+    queries = {item["query"].rpartition("-")[2]: item for item in reported["queries"]}
+    assert reported["queries"][0]["query"].endswith("-4") and reported["queries"][0]["attainment"] < 0.95
+    assert {n for n, query in queries.items() if query["lag_trend"]["direction"] == "up"} == {"3"}
     assert {
         n
-        for n, one in queries.items()
-        if one["state_rows"] and one["state_rows"]["trend"]["direction"] == "up"
+        for n, query in queries.items()
+        if query["state_rows"] and query["state_rows"]["trend"]["direction"] == "up"
     } == {"1", "2"}
     until = queries["1"]["state_rows"]["reached_in_days"]
     assert until["early"] <= until["days"] <= until["late"] and 5 < until["days"] < 11
     assert queries["5"]["restarts"]["runs"] == 28 and queries["5"]["restarts"]["rows_repeated"] == 27 * 500
     assert queries["5"]["restarts"]["first_batch_seconds_median"] == 12
-    assert {n for n, one in queries.items() if one["headroom"]["tight"]} == {"6"}
-    assert next(one["name"] for one in told["alerts"] if one["noisy"]) == "BatchSlow"
+    assert {n for n, query in queries.items() if query["headroom"]["tight"]} == {"6"}
+    assert next(item["name"] for item in reported["alerts"] if item["noisy"]) == "BatchSlow"
     assert "<script" not in page.read_text()
 
 
 def test_a_query_may_be_chosen_by_name_or_id_whatever_it_is_called(spark: Any, lake: str) -> None:
     by_name = json.loads(run("--lake", lake, *WEEKS, "--query", HOSTILE, "--json").stdout)
-    assert [one["query"] for one in by_name["queries"]] == [HOSTILE]
+    assert [item["query"] for item in by_name["queries"]] == [HOSTILE]
     chosen = by_name["queries"][0]["query_id"]
     by_id = json.loads(run("--lake", lake, *WEEKS, "--query", chosen, "--json").stdout)
     assert by_id["queries"] == by_name["queries"]
 
 
 def test_a_time_without_data_is_an_empty_report(spark: Any, lake: str) -> None:
-    told = json.loads(run("--lake", lake, "--since", "2020-01-01", "--until", "2020-02-01", "--json").stdout)
-    assert told["queries"] == [] and told["fleet"]["attainment"] is None
+    reported = json.loads(
+        run("--lake", lake, "--since", "2020-01-01", "--until", "2020-02-01", "--json").stdout
+    )
+    assert reported["queries"] == [] and reported["fleet"]["attainment"] is None
 
 
 @pytest.mark.parametrize(

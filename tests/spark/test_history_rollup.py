@@ -35,8 +35,8 @@ def put(lake: Lake, batch: str, rows: peer.Lake) -> None:
     """As an import would."""
     staging = lake.stage("import", batch)
     parts = []
-    for table, told in vars(rows).items():
-        columns = {name: [row.get(name) for row in told] for name in arrow_schema(table).names}
+    for table, reported in vars(rows).items():
+        columns = {name: [row.get(name) for row in reported] for name in arrow_schema(table).names}
         parts += staging.write(table, pa.table(columns, schema=arrow_schema(table)), "0")
     lake.commit(staging, parts)
 
@@ -92,8 +92,8 @@ def test_a_lake_is_rolled_up_once_and_again_only_where_it_changed(
     assert rolls(lake, spark).days == (FIRST + ONE_DAY, FIRST + 2 * ONE_DAY)
     raw = RawTables(
         *(
-            lake_frames.read_table(lake, spark, lake.manifest(), one)
-            for one in ("progress", "sources", "lifecycle")
+            lake_frames.read_table(lake, spark, lake.manifest(), item)
+            for item in ("progress", "sources", "lifecycle")
         )
     )
     whole = compute_rollups(raw, [FIRST + n * ONE_DAY for n in range(3)])
@@ -113,14 +113,14 @@ def test_days_are_chosen_by_the_user(spark: Any, lake: Lake) -> None:
     assert rolls(lake, spark, until=FIRST, force=True).days == (FIRST,)
 
 
-def test_the_command_learns_and_says_what_it_did(
+def test_the_command_learns_and_states_what_it_did(
     spark: Any, lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     assert run(["history", "rollup", "--lake", str(lake.folder), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["days"] == [str(FIRST), str(FIRST + ONE_DAY)] and said["rows"]["rollup_1d"] > 0
-    assert said["baselines"] == {"values": 0, "changed": True}
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["days"] == [str(FIRST), str(FIRST + ONE_DAY)] and printed["rows"]["rollup_1d"] > 0
+    assert printed["baselines"] == {"values": 0, "changed": True}
     assert run(["history", "rollup", "--lake", str(lake.folder)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "0 days rolled up (0 rows of rollup_1m, 0 rows of rollup_1h, 0 rows of rollup_1d), 2 up to date",
@@ -131,7 +131,7 @@ def test_the_command_learns_and_says_what_it_did(
 def hours(lake: Lake, batch: str, day: date, rate: float) -> None:
     """A day's rollup by the hour, as if made of raw rows."""
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    rates = {f"input_rows_per_second_{one}": rate for one in ("p10", "p50", "p90")}
+    rates = {f"input_rows_per_second_{item}": rate for item in ("p10", "p50", "p90")}
     rows = [
         {
             "app": "shop",
@@ -160,18 +160,20 @@ def test_baselines_are_learned_when_rollups_changed(spark: Any, tmp_path: Path) 
         refresh_baselines(lake, refuse, NOW + 1000.0) == BaselineResult(24 * 3, False)
         and files(Path(lake.folder.root)) == before
     )
-    (one,) = baselines_from_rows(lake.read("baselines"))
+    (item,) = baselines_from_rows(lake.read("baselines"))
     saturday = slice(5 * 24, 6 * 24)
-    assert (one.query_id, one.made_at) == ("q", NOW)
-    assert one.values[0, saturday].tolist() == [[20.0] * 3] * 24 and np.isnan(one.values[0, : 5 * 24]).all()
+    assert (item.query_id, item.made_at) == ("q", NOW)
+    assert item.values[0, saturday].tolist() == [[20.0] * 3] * 24 and np.isnan(item.values[0, : 5 * 24]).all()
 
     hours(lake, "day-2", FIRST + 14 * ONE_DAY, 12.0)
     assert refresh_baselines(lake, lambda: spark, NOW + 2000.0).changed
-    (one,) = baselines_from_rows(lake.read("baselines"))
-    assert one.values[0, 5 * 24, 1] == 12.0 and len(lake.manifest().parts("baselines")) == 1
+    (item,) = baselines_from_rows(lake.read("baselines"))
+    assert item.values[0, 5 * 24, 1] == 12.0 and len(lake.manifest().parts("baselines")) == 1
 
 
-def test_a_day_of_the_future_does_not_make_the_lake_forget_what_is_usual(spark: Any, tmp_path: Path) -> None:
+def test_a_day_of_the_future_does_not_make_the_lake_forget_what_is_typical(
+    spark: Any, tmp_path: Path
+) -> None:
     lake = Lake.open(str(tmp_path / "lake"), create=True)
     for weeks in range(3):
         hours(lake, f"day-{weeks}", FIRST + weeks * 7 * ONE_DAY, 10.0)
@@ -205,8 +207,8 @@ MISTAKES = {
 def test_a_mistake_is_one_line(
     lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:
-    arguments, words = MISTAKES[case]
-    named = [one.format(lake=lake.folder, none=tmp_path / "none") for one in arguments]
+    arguments, text = MISTAKES[case]
+    named = [argument.format(lake=lake.folder, none=tmp_path / "none") for argument in arguments]
     assert run(["history", "rollup", *named]) == 2
-    said = capsys.readouterr().err
-    assert words in said and len(said.splitlines()) == 1
+    printed = capsys.readouterr().err
+    assert text in printed and len(printed.splitlines()) == 1

@@ -56,12 +56,14 @@ def take(own: Any, zone: Zone, tmp_path: Path) -> Take:
         checkpoint: str = "checkpoint", forwarder: Forwarder | None = None, **more: Any
     ) -> ingest_job.IngestSummary:
         lake = Lake.open(str(tmp_path / "lake"), create=True)
-        said: list[str] = []
-        batches = ingest_job.MicroBatches(lake, DAY, forwarder, said.append)
+        printed: list[str] = []
+        batches = ingest_job.MicroBatches(lake, DAY, forwarder, printed.append)
         source = IngestSource(str(zone.folder), **more)
         plan = ingest_job.IngestPlan(source, str(tmp_path / checkpoint), DAY, None)
-        take.said = said  # type: ignore[attr-defined]
-        return ingest_job.run_stream(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.02))
+        take.said = printed  # type: ignore[attr-defined]
+        return ingest_job.run_stream(
+            own, plan, batches, threading.Event(), printed.append, Backoff(0.01, 0.02)
+        )
 
     return take
 
@@ -100,14 +102,14 @@ def test_each_damaged_file_is_named_and_gives_what_can_be_read(
     for path in others:
         path.write_bytes(b"no gzip at all")
     take()
-    named = [one for one in take.said if "torn or gone" in one]  # type: ignore[attr-defined]
-    assert [path.as_uri().rpartition("/")[0] in one for one, path in zip(named, whole, strict=True)]
+    named = [item for item in take.said if "torn or gone" in item]  # type: ignore[attr-defined]
+    assert [path.as_uri().rpartition("/")[0] in item for item, path in zip(named, whole, strict=True)]
     kept = [
         json.loads(line)
         for file in (tmp_path / "lake" / "_rejected").glob("files-*.ndjson")
         for line in file.read_text().splitlines()
     ]
-    assert sorted(one["origin"].rpartition("/")[2] for one in kept) == sorted(path.name for path in whole)
+    assert sorted(item["origin"].rpartition("/")[2] for item in kept) == sorted(path.name for path in whole)
     found = rows_by_duckdb(tmp_path / "lake")
     assert set(found) <= set(zone.rows.values()) and len(found) < len(zone.rows)
     for number, content in enumerate(whole.values()):
@@ -141,19 +143,21 @@ def test_two_at_once_on_one_landing_zone_take_each_event_once(spark: Any, zone: 
     failed: list[str] = []
 
     def go(number: int) -> None:
-        said: list[str] = []
-        batches = ingest_job.MicroBatches(Lake.open(str(tmp_path / "lake")), DAY, None, said.append)
+        printed: list[str] = []
+        batches = ingest_job.MicroBatches(Lake.open(str(tmp_path / "lake")), DAY, None, printed.append)
         plan = ingest_job.IngestPlan(
             IngestSource(str(zone.folder), max_files=4), str(tmp_path / f"c{number}"), DAY, None
         )
         own = ingest_job.stream_session(spark)
         for _ in range(10):  # as a timetable would
             try:
-                ingest_job.run_stream(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.5))
+                ingest_job.run_stream(
+                    own, plan, batches, threading.Event(), printed.append, Backoff(0.01, 0.5)
+                )
                 return
             except ingest_job.IngestFailed as error:
-                said.append(str(error))
-        failed.extend(said)
+                printed.append(str(error))
+        failed.extend(printed)
 
     both = [threading.Thread(target=go, args=(number,)) for number in (0, 1)]
     for thread in both:
@@ -178,7 +182,11 @@ def test_a_server_gets_all_of_it_and_sees_the_job_as_a_query(
 
         def seen() -> Any:
             queries = server.client().get("/api/v1/queries", params={"app": "controlplane"}).json()["queries"]
-            return [one for one in queries if one["name"] == "history-ingest" and one["batch_id"] is not None]
+            return [
+                query
+                for query in queries
+                if query["name"] == "history-ingest" and query["batch_id"] is not None
+            ]
 
         assert eventually(seen, 20)
     finally:
@@ -257,12 +265,14 @@ def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
 
 @pytest.mark.long
 def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_path: Path) -> None:
-    stopping, said = threading.Event(), list[str]()
-    batches = ingest_job.MicroBatches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, said.append)
+    stopping, printed = threading.Event(), list[str]()
+    batches = ingest_job.MicroBatches(
+        Lake.open(str(tmp_path / "lake"), create=True), DAY, None, printed.append
+    )
     plan = ingest_job.IngestPlan(IngestSource(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
     often = Backoff(0.01, 0.02)
     running = threading.Thread(
-        target=ingest_job.run_stream, args=(own, plan, batches, stopping, said.append, often)
+        target=ingest_job.run_stream, args=(own, plan, batches, stopping, printed.append, often)
     )
     running.start()
     try:
@@ -273,11 +283,11 @@ def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_p
     finally:
         stopping.set()
         running.join(30)
-    assert any("ended by itself" in line for line in said)
+    assert any("ended by itself" in line for line in printed)
     assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
 
 
-def test_kafka_without_its_connector_says_what_to_add(own: Any, tmp_path: Path) -> None:
+def test_kafka_without_its_connector_states_what_to_add(own: Any, tmp_path: Path) -> None:
     source = IngestSource("", "kafka", {"kafka.bootstrap.servers": "localhost:9", "subscribe": "events"})
     lake = Lake.open(str(tmp_path / "lake"), create=True)
     batches = ingest_job.MicroBatches(lake, DAY, None, print)

@@ -32,7 +32,7 @@ class Ingest:
     def __init__(self, directory: Path, zone: Zone, server: LiveServer):
         self.lake, self.checkpoint = directory / "lake", directory / "checkpoint"
         self._log = (directory / "ingest.log").open("ab")
-        self._said = directory / "ingest.log"
+        self._stated = directory / "ingest.log"
         self._command = [
             *(sys.executable, "-m", "controlplane.cli.main", "history", "ingest", str(zone.folder)),
             *("--lake", str(self.lake), "--checkpoint", str(self.checkpoint), "--server", server.url),
@@ -50,7 +50,7 @@ class Ingest:
 
     def start(self, batches: int) -> None:
         """Return as soon as its stream runs and has done so many batches."""
-        seen = self._said.stat().st_size
+        seen = self._stated.stat().st_size
         self._process = subprocess.Popen(
             [*self._command, "--trigger", "100ms", "--max-files", str(BATCH_FILES)],
             env=self._env,
@@ -63,7 +63,7 @@ class Ingest:
         assert eventually(lambda: len(done.findall(self._text(seen))) >= batches, 90), self._text(seen)
 
     def _text(self, since: int) -> str:
-        return self._said.read_bytes()[since:].decode(errors="replace")
+        return self._stated.read_bytes()[since:].decode(errors="replace")
 
     def kill(self, whole: bool) -> bool:
         """SIGKILL to the driver, or to all of it; True when it was in the middle of a batch."""
@@ -179,10 +179,10 @@ def test_kills_lose_nothing_and_double_nothing(
     assert sorted(tuple(row) for row in read_samples.collect()) == wanted
     assert sorted(rejected(ingest.lake)) == sorted(zone.malformed)
     starts = lake.read("lifecycle", columns=["run_id", "event"]).to_pylist()
-    assert sorted((one["run_id"], one["event"]) for one in starts) == sorted(
+    assert sorted((item["run_id"], item["event"]) for item in starts) == sorted(
         (driver.run_id, "started") for driver in zone.drivers
     )
     assert_store_is(zone, server)
     ours = server.client().get("/api/v1/queries", params={"app": "controlplane"}).json()["queries"]
-    assert [one["name"] for one in ours] == ["history-ingest"]
+    assert [our["name"] for our in ours] == ["history-ingest"]
     print(json.dumps({"rows": len(wanted), "events": len(zone.events), "kills_amid_a_batch": amid}))

@@ -78,11 +78,11 @@ class Bench:
         return dict(self.recorder.wait_for(lambda: self.recorder.of_type("terminated", runId=query.runId))[0])
 
     def facts(self, query: Any) -> dict[str, Any]:
-        def told() -> Any:
+        def reported() -> Any:
             documents = [q for s in self.recorder.of_type("status") for q in s["queries"]]
             return [q["facts"] for q in documents if q["runId"] == query.runId and "facts" in q]
 
-        return dict(self.recorder.wait_for(told)[-1])
+        return dict(self.recorder.wait_for(reported)[-1])
 
     def done(self, action: str, query: Any, **fields: Any) -> dict[str, Any]:
         result = self.recorder.command(action, query.id, **fields)
@@ -107,12 +107,12 @@ def test_a_query_that_never_pauses_is_drained_by_the_report_of_its_commit(bench)
     bench.backlog()
     query = bench.writer(bench.files()).foreachBatch(lambda frame, batch: frame.count()).start()
     bench.await_batch(query)
-    told = bench.done("stop", query, drain=True)
-    evidence = told["evidence"]
-    assert evidence["stopped_at"] in ("commit", "gap"), told  # the poll may hit the gap by chance
+    reported = bench.done("stop", query, drain=True)
+    evidence = reported["evidence"]
+    assert evidence["stopped_at"] in ("commit", "gap"), reported  # the poll may hit the gap by chance
     cut = evidence["cut_batch"]
     assert cut in (None, evidence["committed_batch"] + 1)
-    assert ("will run again" in told["reason"]) is (cut is not None), told
+    assert ("will run again" in reported["reason"]) is (cut is not None), reported
     assert evidence["drained"] is (cut is None)
     committed = max(int(p.name) for p in (bench.path / "checkpoint-kind" / "commits").glob("[0-9]*"))
     assert evidence["committed_batch"] == committed
@@ -125,9 +125,9 @@ def test_a_batch_that_outlasts_the_drain_is_cut_and_named(bench):
     slow = bench.files().selectExpr("java_method('java.lang.Thread', 'sleep', cast(30000 AS BIGINT)) AS s")
     query = bench.writer(slow).format("noop").start()
     bench.recorder.wait_for((bench.path / "checkpoint-kind" / "offsets" / "0").exists)
-    told = bench.done("stop", query, drain=True, timeout_seconds=20.0)
-    assert told["evidence"]["stopped_at"] == "deadline" and told["evidence"]["cut_batch"] == 0
-    assert "the drain timed out" in told["reason"]
+    reported = bench.done("stop", query, drain=True, timeout_seconds=20.0)
+    assert reported["evidence"]["stopped_at"] == "deadline" and reported["evidence"]["cut_batch"] == 0
+    assert "the drain timed out" in reported["reason"]
 
 
 def test_a_hung_stop_reports_its_thread_state_and_other_queries_take_commands_meanwhile(bench):
@@ -159,8 +159,8 @@ def test_a_hung_stop_reports_its_thread_state_and_other_queries_take_commands_me
 def test_another_trigger_interval_lasts_until_the_next_start(bench, attached):
     query = bench.writer(bench.files()).format("noop").trigger(processingTime="200 milliseconds").start()
     bench.await_batch(query)
-    told = bench.done("restart", query, overrides={"trigger": "700ms"})
-    assert told["evidence"]["overrides"] == {"trigger": "700ms"}
+    reported = bench.done("restart", query, overrides={"trigger": "700ms"})
+    assert reported["evidence"]["overrides"] == {"trigger": "700ms"}
     assert bench.facts(query)["triggerInterval"] == 0.7
     bench.done("restart", query)
     assert attached.registry.entry(query.id).run.facts()["triggerInterval"] == 0.2
@@ -221,9 +221,9 @@ def test_a_continuous_query_resumes_after_its_last_epoch(bench, attached):
     bench.recorder.wait_for(lambda: newest() >= 1)
     facts = bench.facts(query)
     assert (facts["trigger"], facts["triggerInterval"]) == ("continuous", 0.5)
-    told = bench.done("restart", query, drain=True)
-    assert "cannot be drained" in told["reason"] and told["evidence"]["drained"] is False
-    before = told["evidence"]["committed_batch"]
+    reported = bench.done("restart", query, drain=True)
+    assert "cannot be drained" in reported["reason"] and reported["evidence"]["drained"] is False
+    before = reported["evidence"]["committed_batch"]
     bench.recorder.wait_for(lambda: newest() > before + 1)
     assert not bench.recorder.of_type("progress")  # Spark reports none for these
     assert attached.registry.entry(query.id).run.status().message.startswith("Committing epoch")
@@ -256,7 +256,7 @@ def test_a_memory_sink_that_spark_will_not_resume_is_not_stopped_for_it(bench):
 @dataclass(frozen=True)
 class Sink:
     start: Callable[[Bench, Any], Any]
-    told: str
+    reported: str
     frame: Callable[[Bench], Any] = Bench.files
 
 

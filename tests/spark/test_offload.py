@@ -46,42 +46,42 @@ def test_a_job_goes_on_where_the_last_one_ended_and_writes_damaged_commits_again
 ) -> None:
     monkeypatch.setattr(offload_job, "EVENTS_PER_COMMIT", 40)
     monkeypatch.setattr(offload_job, "EVENTS_PER_TASK", 15)
-    said: list[str] = []
+    printed: list[str] = []
     with sqlite_harness(tmp_path) as harness:
         driver = Driver()
         for number in range(100):
             harness.accept(driver.progress("q", "r", number, at=BEGIN + number))
         lake = str(tmp_path / "lake")
-        first = offload_job.offload(spark, OffloadRequest(harness.url, lake, BEGIN + 60.0), said.append)
-        assert (first.commits, first.until, first.counts.stored, len(said)) == (2, 60, 60, 2)
+        first = offload_job.offload(spark, OffloadRequest(harness.url, lake, BEGIN + 60.0), printed.append)
+        assert (first.commits, first.until, first.counts.stored, len(printed)) == (2, 60, 60, 2)
         [part] = [
             p for p in Lake.open(lake).manifest().parts("progress") if p.path.endswith("00002-0000.parquet")
         ]
         (tmp_path / "lake" / part.path).write_bytes(b"")
-        last = offload_job.offload(spark, OffloadRequest(harness.url, lake, BEGIN + 500.0), said.append)
+        last = offload_job.offload(spark, OffloadRequest(harness.url, lake, BEGIN + 500.0), printed.append)
         assert (last.repaired, last.until, last.counts.duplicates) == (1, 100, 0)
-        again = offload_job.offload(spark, OffloadRequest(harness.url, lake, BEGIN + 500.0), said.append)
+        again = offload_job.offload(spark, OffloadRequest(harness.url, lake, BEGIN + 500.0), printed.append)
         assert (again.commits, again.rows) == (0, 0)
     found = Lake.open(lake).read("progress")["batch_id"].to_pylist()
     assert sorted(found) == list(range(100))
 
 
-def test_a_lake_that_takes_no_files_is_told_in_one_line_and_nothing_is_left_in_it(
+def test_a_lake_that_takes_no_files_is_reported_in_one_line_and_nothing_is_left_in_it(
     spark: Any, tmp_path: Path
 ) -> None:
-    lake, said = tmp_path / "lake", []
+    lake, printed = tmp_path / "lake", []
     with sqlite_harness(tmp_path) as harness:
         driver = Driver()
         harness.accept(*[driver.progress("q", "r", number, at=BEGIN + number) for number in range(5)])
         Lake.open(str(lake), create=True)
         (lake / "_staging").write_text("no folder")
         with pytest.raises(LakeError, match="events 1 to 5 were not offloaded: the lake at") as caught:
-            offload_job.offload(spark, OffloadRequest(harness.url, str(lake), BEGIN + 60.0), said.append)
+            offload_job.offload(spark, OffloadRequest(harness.url, str(lake), BEGIN + 60.0), printed.append)
         assert "\n" not in str(caught.value)
         (lake / "_staging").unlink()
         assert (
             offload_job.offload(
-                spark, OffloadRequest(harness.url, str(lake), BEGIN + 60.0), said.append
+                spark, OffloadRequest(harness.url, str(lake), BEGIN + 60.0), printed.append
             ).counts.stored
             == 5
         )
@@ -91,38 +91,38 @@ def test_a_lake_that_takes_no_files_is_told_in_one_line_and_nothing_is_left_in_i
 def test_the_server_moves_what_is_old_verifies_it_and_forgets_it(tmp_path: Path) -> None:
     lake, query = tmp_path / "lake", SimulatedQuery("orders")
     with live_server(tmp_path / "data", lake=str(lake)) as server:
-        room = server.plane.history
+        service = server.plane.history
         send(server, query, time.time() - 5 * DAY, 300)
         send(server, query, time.time() - 60, 5)
-        assert room.begin()
-        assert not room.begin(), "one at a time"
+        assert service.begin()
+        assert not service.begin(), "one at a time"
 
         def verified() -> bool:
-            room.tick()
-            return bool(room.status().mark)
+            service.tick()
+            return bool(service.status().mark)
 
         assert eventually(verified, 300.0), (tmp_path / "data" / LOG_FILE).read_text()
-        assert room.status().error is None
-        assert not room.begin(), "nothing is left to move"
+        assert service.status().error is None
+        assert not service.begin(), "nothing is left to move"
         server.plane.prune()
         assert kept(server) == 6
     assert Lake.open(str(lake)).read("progress").num_rows == 300
     assert Lake.open(str(lake)).read("lifecycle")["event"].to_pylist() == ["started"]
 
 
-def test_a_job_that_fails_says_why_and_nothing_leaves_the_store(tmp_path: Path) -> None:
+def test_a_job_that_fails_states_why_and_nothing_leaves_the_store(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with live_server(tmp_path / "data", lake=str(lake)) as server:
         (lake / "lake.json").write_text("{}")
         send(server, SimulatedQuery("orders"), time.time() - 5 * DAY, 3)
-        room = server.plane.history
-        assert room.begin()
+        service = server.plane.history
+        assert service.begin()
 
-        def told() -> bool:
-            room.tick()
-            return "is not the metadata file of a lake" in (room.status().error or "")
+        def reported() -> bool:
+            service.tick()
+            return "is not the metadata file of a lake" in (service.status().error or "")
 
-        assert eventually(told, 120.0), (tmp_path / "data" / LOG_FILE).read_text()
+        assert eventually(reported, 120.0), (tmp_path / "data" / LOG_FILE).read_text()
         server.plane.prune()
         assert kept(server) == 4
 
@@ -130,14 +130,14 @@ def test_a_job_that_fails_says_why_and_nothing_leaves_the_store(tmp_path: Path) 
 def test_the_job_ends_with_the_server(tmp_path: Path) -> None:
     with live_server(tmp_path / "data", lake=str(tmp_path / "lake")) as server:
         send(server, SimulatedQuery("orders"), time.time() - 5 * DAY, 3)
-        room = server.plane.history
-        assert room.begin()
-        child = room._mover._child
-        assert child is not None and room.status().moving
+        service = server.plane.history
+        assert service.begin()
+        child = service._mover._child
+        assert child is not None and service.status().moving
     assert child.poll() is not None
 
 
-def test_the_command_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_states_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["history", "offload", "--data-dir", str(tmp_path)]) == 2
     assert "CONTROLPLANE_LAKE" in capsys.readouterr().err
     assert run(["history", "offload", "--data-dir", str(tmp_path), "--lake", str(tmp_path / "lake")]) == 2

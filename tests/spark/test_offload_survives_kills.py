@@ -69,26 +69,26 @@ def offload(harness: StoreHarness, lake: Path, kill_at: int) -> int:
 
 
 def test_nothing_is_lost_and_nothing_is_twice_wherever_the_job_is_killed(tmp_path: Path) -> None:
-    lake, driver, told = tmp_path / "lake", Driver(), 0
+    lake, driver, reported = tmp_path / "lake", Driver(), 0
     with sqlite_harness(tmp_path) as harness:
         settings = replace(Settings(data_dir=tmp_path), lake=str(lake))
-        room = HistoryService(settings, harness.writer, harness.engine.connect, lambda: harness.now)
+        service = HistoryService(settings, harness.writer, harness.engine.connect, lambda: harness.now)
         harness.accept(driver.started("q", "r", at=BEGIN))
         harness.write(offload_marks.store_id)
         for kill in (*KILLS, NEVER):
             for _ in range(50):
-                harness.accept(driver.progress("q", "r", told, at=BEGIN + told))
-                told += 1
-            harness.now = BEGIN + told
+                harness.accept(driver.progress("q", "r", reported, at=BEGIN + reported))
+                reported += 1
+            harness.now = BEGIN + reported
             assert offload(harness, lake, kill) == (0 if kill == NEVER else -signal.SIGKILL)
-            room.advance()
+            service.advance()
             retention.prune(harness.writer, harness.now, 1e9, 2**40, hot_seconds=1.0)
             held = stored(harness)
-            assert set(held) | set(batches(lake)) == set(range(told)), kill
+            assert set(held) | set(batches(lake)) == set(range(reported)), kill
             assert len(batches(lake)) == len(set(batches(lake))), kill
-        assert room.status().error is None
+        assert service.status().error is None
         assert len(stored(harness)) <= 1
-    assert sorted(batches(lake)) == list(range(told))
+    assert sorted(batches(lake)) == list(range(reported))
     assert Lake.open(str(lake)).read("lifecycle")["event"].to_pylist() == ["started"]
     assert eventually(lambda: not jvms(lake), 20.0), "a JVM outlived its job"
 
@@ -114,9 +114,9 @@ def jvms(lake: Path) -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            words = (process / "environ").read_bytes()
+            expected = (process / "environ").read_bytes()
         except OSError:
             continue
-        if f"{MARK}={lake}".encode() in words:
+        if f"{MARK}={lake}".encode() in expected:
             found.append(int(process.name))
     return found

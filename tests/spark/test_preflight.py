@@ -485,7 +485,7 @@ def test_neither_secrets_nor_other_options_leave_with_a_shape(bench: Bench) -> N
 def test_the_agent_reports_the_shape_of_each_run_once(
     bench: Bench, attached: Any, recorder: RecordingServer
 ) -> None:
-    def told(run_id: str) -> list[dict[str, Any]]:
+    def reported(run_id: str) -> list[dict[str, Any]]:
         entries = [
             q for status in recorder.of_type("status") for q in status["queries"] if q["runId"] == run_id
         ]
@@ -497,12 +497,12 @@ def test_the_agent_reports_the_shape_of_each_run_once(
 
     writer = bench.read().writeStream.format("noop").queryName("shaped")
     query = writer.option("checkpointLocation", str(bench.directory / "s8")).start()
-    (first,) = recorder.wait_for(lambda: told(query.runId))
+    (first,) = recorder.wait_for(lambda: reported(query.runId))
     assert first == shape_of(query)
     attached.registry.register_factory("shaped", lambda: query)  # facts are sent again
     attached.agent.request_probe()
     assert recorder.wait_for(lambda: retold("factory"))
-    assert told(query.runId) == [first]
+    assert reported(query.runId) == [first]
     query.stop()
 
 

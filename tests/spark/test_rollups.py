@@ -68,19 +68,20 @@ LONG = ("six queries", "six others")
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(one, marks=pytest.mark.long if one in LONG else ()) for one in SIZES]
+    scope="module",
+    params=[pytest.param(item, marks=pytest.mark.long if item in LONG else ()) for item in SIZES],
 )
 def lake(request: pytest.FixtureRequest) -> peer.Lake:
     seed, queries = SIZES[request.param]
     return peer.invented(seed, FIRST, 3, queries)
 
 
-def test_every_bucket_of_every_width_says_what_pandas_says(spark: Any, lake: peer.Lake) -> None:
-    days = [FIRST + timedelta(one) for one in range(3)]
+def test_every_bucket_of_every_width_states_what_pandas_states(spark: Any, lake: peer.Lake) -> None:
+    days = [FIRST + timedelta(item) for item in range(3)]
     rows = compute_rollups(raw(spark, lake), days, 60.0).cache()
     expected = [peer.rollups(lake, day, 60.0) for day in days]
     for table in buckets.BUCKET_SECONDS:
-        theirs = pd.concat([one[table] for one in expected]).sort_values(["query_id", "bucket_at"])
+        theirs = pd.concat([item[table] for item in expected]).sort_values(["query_id", "bucket_at"])
         same(as_pandas(peer.of_width(rows, table)), theirs.reset_index(drop=True), table)
     rows.unpersist()
 
@@ -99,9 +100,9 @@ def test_the_data_have_what_the_test_is_about(lake: peer.Lake) -> None:
 def test_days_rolled_up_apart_are_the_days_rolled_up_together(spark: Any) -> None:
     lake = peer.invented(3, FIRST, 3, queries=3)
     both = compute_rollups(raw(spark, lake), [FIRST, FIRST + timedelta(1)], 60.0)
-    apart = [compute_rollups(raw(spark, lake), [FIRST + timedelta(one)], 60.0) for one in range(2)]
-    told = lambda rows: sorted(map(repr, rows.collect()))  # noqa: E731
-    assert told(both) == sorted(one for rows in apart for one in told(rows))
+    apart = [compute_rollups(raw(spark, lake), [FIRST + timedelta(item)], 60.0) for item in range(2)]
+    reported = lambda rows: sorted(map(repr, rows.collect()))  # noqa: E731
+    assert reported(both) == sorted(row for rows in apart for row in reported(rows))
 
 
 def test_a_query_that_never_ran_has_its_failed_starts(spark: Any) -> None:

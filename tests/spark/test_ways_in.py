@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 PROGRAM = ROOT / "tests/spark/matrix/programs/copies.py"
 SMALL = ["spark.ui.enabled=false", "spark.sql.shuffle.partitions=1", "spark.driver.memory=600m"]
 OWN = ("alerts", "controlplane", "listeners", "ui")
-PATIENCE = 300.0
+TIMEOUT_SECONDS = 300.0
 
 
 @dataclass
@@ -162,7 +162,7 @@ class Cluster:
         self._processes = [self._start("master.Master", *master)]
         worker = ["--host", "127.0.0.1", "--cores", "2", "--memory", "1500m", self.url]
         self._processes.append(self._start("worker.Worker", *worker))
-        wait_for(self._has_a_worker, PATIENCE)
+        wait_for(self._has_a_worker, TIMEOUT_SECONDS)
 
     @property
     def url(self) -> str:
@@ -239,7 +239,7 @@ def test_a_driver_that_the_cluster_itself_starts(
         },
     )
     ended = ("FINISHED", "FAILED", "ERROR", "KILLED")
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while (state := cluster.ask(f"status/{created['submissionId']}"))["driverState"] not in ended:
         assert time.monotonic() < deadline, state
         time.sleep(0.5)

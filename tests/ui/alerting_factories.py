@@ -236,7 +236,7 @@ def hostile_alert(now: float = NOW, **overrides: Any) -> Json:
 
 
 def shipped_groups(now: float = NOW) -> list[Json]:
-    life = [
+    lifecycle = [
         rule(
             "QueryFailed",
             now,
@@ -284,4 +284,7 @@ def shipped_groups(now: float = NOW) -> list[Json]:
         ),
     ]
     slow = {"interval_seconds": 30.0, "missed": 3, "evaluation_seconds": 1.27}
-    return [group("streaming-availability", life, now), group("streaming-progress", progress, now, **slow)]
+    return [
+        group("streaming-availability", lifecycle, now),
+        group("streaming-progress", progress, now, **slow),
+    ]

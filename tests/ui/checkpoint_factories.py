@@ -99,10 +99,10 @@ def store(partition: int, **overrides: Any) -> Json:
 
 def found(of: Json, now: float = NOW, **overrides: Any) -> Json:
     """The whole answer about one checkpoint."""
-    ages = range(9, -1, -1)
+    durations = range(9, -1, -1)
     growth = [
         {"at": rfc3339(now - age * 7200), "bytes": 96_400_000 - age * age * 640_000, "files": 812 - age * 14}
-        for age in ages
+        for age in durations
     ]
     return {
         "checkpoint": of,

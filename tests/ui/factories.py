@@ -223,8 +223,8 @@ def point(at: float, batch_id: int, **overrides: Any) -> dict[str, Any]:
 
 
 def series(now: float = NOW, count: int = 120, every: float = 10.0, last_batch: int = 1233) -> dict[str, Any]:
-    ages = range(count - 1, -1, -1)
-    return {"progress": [point(now - 4 - age * every, last_batch - age) for age in ages]}
+    durations = range(count - 1, -1, -1)
+    return {"progress": [point(now - 4 - age * every, last_batch - age) for age in durations]}
 
 
 HOSTILE = (

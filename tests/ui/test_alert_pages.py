@@ -66,7 +66,7 @@ def test_filters_that_hide_everything_are_reported(app: AppTest) -> None:
 
 
 def test_without_firing_alerts_the_last_resolved_are_shown(app: AppTest, world: World) -> None:
-    world.alerting.alerts = [one for one in world.alerting.alerts if one["state"] == "resolved"]
+    world.alerting.alerts = [alert for alert in world.alerting.alerts if alert["state"] == "resolved"]
     on_alerts(app)
     assert "No alert needs attention." in texts(app)
     assert "WatermarkStuck resolved 4 min ago" in texts(app)
@@ -128,7 +128,7 @@ def test_an_acknowledgement_is_posted_with_its_comment_and_shown_at_once(app: Ap
 def test_a_refused_acknowledgement_stays_open_with_the_reason(app: AppTest, world: World) -> None:
     on_alerts(app, alert=fingerprint(world, "LagGrowing"))
     app.button(key=f"acknowledge_{fingerprint(world, 'LagGrowing')}").click().run()
-    next(one for one in world.alerting.alerts if one["name"] == "LagGrowing")["state"] = "resolved"
+    next(alert for alert in world.alerting.alerts if alert["name"] == "LagGrowing")["state"] = "resolved"
     app.button(key="answer_yes").click().run()
     assert "only a firing alert can be acknowledged" in app.error[0].value
     assert world.alerting.posted == []
@@ -247,7 +247,7 @@ def test_lists_shown_only_by_their_length_are_read_rarely(
 
 
 def test_hostile_alerts_never_reach_markdown_unescaped(app: AppTest, world: World) -> None:
-    hostile = next(one for one in world.alerting.alerts if one["name"].startswith(":material"))
+    hostile = next(alert for alert in world.alerting.alerts if alert["name"].startswith(":material"))
     world.alerting.notes[0] |= {"fingerprints": [hostile["fingerprint"]], "receiver": hostile["query"]}
     world.alerting.silences[0] |= {"comment": hostile["query"], "created_by": hostile["query"]}
     hostile["acknowledged"] = {"by": hostile["query"], "at": rfc3339(0), "comment": hostile["query"]}

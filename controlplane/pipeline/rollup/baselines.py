@@ -25,9 +25,9 @@ METRICS = {
     "source_lag_rows": "lag_rows",
     "state_rows": "state_rows",
 }
-HOUR_S, DAY_S, WEEK_S = 3600, 86400, 7 * 86400
+HOUR_SECONDS, DAY_SECONDS, WEEK_SECONDS = 3600, 86400, 7 * 86400
 #: The first Monday of 1970, which began on a Thursday.
-FIRST_MONDAY_SECONDS = 4 * DAY_S
+FIRST_MONDAY_SECONDS = 4 * DAY_SECONDS
 
 
 def compute_baselines(hours: DataFrame, end: date, made_at: datetime, weeks: int = WEEKS) -> DataFrame:
@@ -40,8 +40,10 @@ def compute_baselines(hours: DataFrame, end: date, made_at: datetime, weeks: int
     first, at = last - timedelta(weeks=weeks), F.unix_seconds("bucket_at")
     chosen = hours.where((F.col("bucket_at") >= F.lit(first)) & (F.col("bucket_at") < F.lit(last))).select(
         "*",
-        F.floor((at - int(first.timestamp())) / WEEK_S).alias("week"),
-        (F.floor((at - FIRST_MONDAY_SECONDS) / HOUR_S) % (WEEK_S // HOUR_S)).cast("int").alias("hour_of_week"),
+        F.floor((at - int(first.timestamp())) / WEEK_SECONDS).alias("week"),
+        (F.floor((at - FIRST_MONDAY_SECONDS) / HOUR_SECONDS) % (WEEK_SECONDS // HOUR_SECONDS))
+        .cast("int")
+        .alias("hour_of_week"),
     )
     aggregated = chosen.groupBy("app", "query", "hour_of_week").agg(
         F.max(F.struct("bucket_at", "query_id")).alias("last"),
@@ -71,7 +73,7 @@ def _quantile_columns(metric: str, column: str) -> list[Column]:
 def _capped(column: str) -> Column:
     """Batch rates ignore the time between batches: cap them at the rate of the whole hour."""
     if column.startswith("input_rows_per_second"):
-        return F.when(F.col(column).isNotNull(), F.least(F.col(column), F.col("input_rows") / HOUR_S))
+        return F.when(F.col(column).isNotNull(), F.least(F.col(column), F.col("input_rows") / HOUR_SECONDS))
     return F.col(column)
 
 

@@ -16,14 +16,16 @@ from tests.recording_server import RecordingServer
 from tests.spark.matrix.sparks import SESSION, VERSIONS, Console, environment, interpreter
 
 #: An old Spark on a busy machine takes its time to start a session, and a first batch.
-PATIENCE = 240.0
+TIMEOUT_SECONDS = 240.0
 
 
 class PatientServer(RecordingServer):
-    def wait_for(self, condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
+    def wait_for(self, condition: Callable[[], Any], timeout: float = TIMEOUT_SECONDS) -> Any:
         return super().wait_for(condition, timeout)
 
-    def command(self, action: str, query_id: str, timeout: float = PATIENCE, **fields: Any) -> dict[str, Any]:
+    def command(
+        self, action: str, query_id: str, timeout: float = TIMEOUT_SECONDS, **fields: Any
+    ) -> dict[str, Any]:
         return super().command(action, query_id, timeout, **fields)
 
 
@@ -90,7 +92,7 @@ class Guest:
     def wait_for_batch(self, run_id: str, batch: int = 0) -> None:
         self.recorder.wait_for(lambda: batch in self.batches(run_id))
 
-    def told(self, query_id: str, part: str) -> Any:
+    def reported(self, query_id: str, part: str) -> Any:
         """`facts` or `shape` of a query, as its first status has it."""
         return self.recorder.wait_for(
             lambda: [

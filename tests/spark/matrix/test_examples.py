@@ -28,7 +28,7 @@ BLOCKCHAIN = "structured_blockchain_admission_control.py"
 
 
 @contextmanager
-def words() -> Iterator[int]:
+def expected() -> Iterator[int]:
     """A line server that sends the same few words to every client until it is closed."""
     stopped = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -83,11 +83,11 @@ def run(command: list[str], environ: dict[str, str], directory: Path) -> subproc
 def follow(recorder: RecordingServer, process: subprocess.Popen[bytes], directory: Path) -> dict[str, Any]:
     """The first report of a batch with rows in it, while the program lives."""
 
-    def told() -> list[dict[str, Any]]:
+    def reported() -> list[dict[str, Any]]:
         assert process.poll() is None, (directory / "example.log").read_text()[-3000:]
         return [report for report in recorder.of_type("progress") if report["numInputRows"] > 0]
 
-    return recorder.wait_for(told, 300)[0]
+    return recorder.wait_for(reported, 300)[0]
 
 
 #: All of them on the newest Spark, one on each older.
@@ -100,7 +100,7 @@ def test_an_example_of_sparks_is_followed_and_not_disturbed(
 ) -> None:
     python = interpreter(version)
     environ = environment(python, recorder.url, tmp_path, agent_zip)
-    with words() as port:
+    with expected() as port:
         command = [python, str(example(python, name)), "127.0.0.1", str(port), *SOCKET_EXAMPLES[name]]
         process = run(command, environ, tmp_path)
         try:
@@ -122,12 +122,12 @@ def test_an_example_that_spark_refuses_fails_as_without_the_agent_and_is_reporte
 ) -> None:
     """Session windows have no output mode `update`; the example asks for it."""
     python = interpreter(version)
-    with words() as port:
+    with expected() as port:
         command = [python, str(example(python, "structured_sessionization.py")), "127.0.0.1", str(port)]
         assert run(command, environment(python, recorder.url, tmp_path, agent_zip), tmp_path).wait(240) == 1
     assert "AnalysisException" in (tmp_path / "example.log").read_text()
     failed = recorder.of_type("start_failed")
-    assert [told["errorClass"] for told in failed] == ["STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"]
+    assert [reported["errorClass"] for reported in failed] == ["STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"]
     assert [end["reason"] for end in recorder.of_type("app_ended")] == ["exception"]
 
 
@@ -154,15 +154,15 @@ def test_an_example_outlives_a_stop_of_its_query_by_command(
     python = interpreter(version)
     program = str(example(python, "structured_network_wordcount.py"))
     environ = environment(python, recorder.url, tmp_path, ROOT)
-    command = [python, "-m", "controlplane", "run", "--server", recorder.url, "--app", "words", program]
-    with words() as port:
+    command = [python, "-m", "controlplane", "run", "--server", recorder.url, "--app", "expected", program]
+    with expected() as port:
         process = run([*command, "127.0.0.1", str(port)], environ, tmp_path)
         try:
             report = follow(recorder, process, tmp_path)
             result = recorder.command("stop", report["id"])
             assert result["state"] == "succeeded", result
             assert process.poll() is None  # its awaitTermination outlives a commanded stop
-            assert {event["app"]["name"] for event in recorder.events} == {"words"}
+            assert {event["app"]["name"] for event in recorder.events} == {"expected"}
             process.terminate()
             assert process.wait(240) == -15
         finally:

@@ -39,7 +39,7 @@ def test_an_idle_query_reports_it_where_this_spark_has_an_idle_event(guest: Gues
 
 
 def test_the_facts_and_the_shape_of_a_query_are_reported(guest: Guest) -> None:
-    run = guest.start("told", '.trigger(processingTime="1 second")')
+    run = guest.start("reported", '.trigger(processingTime="1 second")')
     facts = guest.told(run["id"], "facts")
     assert (facts["trigger"], facts["triggerInterval"], facts["outputMode"]) == (
         "processing_time",
@@ -119,7 +119,7 @@ def test_a_failure_is_reported_with_its_cause_and_raised_as_spark_raises_it(gues
     run = guest.start(
         "fails", ".foreachBatch(lambda frame, batch: spark.sql('select * from nowhere_at_all'))"
     )
-    told = guest.driver.do(
+    reported = guest.driver.do(
         """
         try:
             queries["fails"].awaitTermination()
@@ -128,7 +128,7 @@ def test_a_failure_is_reported_with_its_cause_and_raised_as_spark_raises_it(gues
             answer = [type(error).__name__, str(error)]
         """
     )
-    assert told[0] == "StreamingQueryException" and "nowhere_at_all" in told[1]
+    assert reported[0] == "StreamingQueryException" and "nowhere_at_all" in reported[1]
     ended = guest.recorder.wait_for(lambda: guest.recorder.of_type("terminated", runId=run["runId"]))[0]
     assert "TABLE_OR_VIEW_NOT_FOUND" in ended["exception"] and "\tat " in ended["exception"]
 

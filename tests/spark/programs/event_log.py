@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQueryListener
 
-FOLDER, HEARD, CODEC, ROLLING = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+FOLDER, RECEIVED, CODEC, ROLLING = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 BATCHES, DEADLINE = 4, 120.0
 
 
 class Writing(StreamingQueryListener):
     def __init__(self):
-        self.file = HEARD.open("w")
+        self.file = RECEIVED.open("w")
 
     def say(self, **output):
         self.file.write(json.dumps(output) + "\n")
@@ -57,7 +57,9 @@ rate = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
 windows = rate.withWatermark("timestamp", "5 seconds").groupBy(f.window("timestamp", "2 seconds")).count()
 for name, frame in {"windows": windows, "once": rate.dropDuplicates(["value"])}.items():
     writer = frame.observe("seen", f.count(f.lit(1)).alias("rows")).writeStream.queryName(name)
-    writer.outputMode("append").format("noop").option("checkpointLocation", str(HEARD.parent / name)).start()
+    writer.outputMode("append").format("noop").option(
+        "checkpointLocation", str(RECEIVED.parent / name)
+    ).start()
 until = time.monotonic() + DEADLINE
 while time.monotonic() < until:
     if all((query.lastProgress or {}).get("batchId", 0) >= BATCHES for query in spark.streams.active):

@@ -37,12 +37,12 @@ orders = start("orders")
 neighbour = start("neighbour")
 
 
-def tell_handle():
+def report_handle():
     while True:
         Path(base, "handle").write_text(f"{orders.runId} {orders.isActive}")
         time.sleep(0.2)
 
 
-threading.Thread(target=tell_handle, daemon=True).start()
+threading.Thread(target=report_handle, daemon=True).start()
 orders.awaitTermination()
 Path(base, "ended").write_text("main went on after awaitTermination")

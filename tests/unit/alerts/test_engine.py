@@ -27,7 +27,7 @@ def lag(query: str, *values: float) -> tuple[dict[str, str], dict[float, float]]
     return {"__name__": "lag", "query": query}, {15.0 * n: value for n, value in enumerate(values)}
 
 
-def told(result: GroupResult) -> list[tuple[str, str]]:
+def reported(result: GroupResult) -> list[tuple[str, str]]:
     return [(change.alert.labels["query"], str(change.after)) for change in result.transitions]
 
 
@@ -36,8 +36,8 @@ def test_an_alert_is_raised_from_the_answer_of_its_expression() -> None:
     series = source(lag("a", 1, 9), lag("b", 9, 1))
     first = evaluate_group(rules, series, (), 0.0)
     second = evaluate_group(rules, series, first.states, 15.0)
-    assert told(first) == [("b", "firing")]
-    assert sorted(told(second)) == [("a", "firing"), ("b", "resolved")]
+    assert reported(first) == [("b", "firing")]
+    assert sorted(reported(second)) == [("a", "firing"), ("b", "resolved")]
     assert second.at == 15.0
     assert second.errors == {}
 
@@ -62,7 +62,7 @@ groups:
     )
     result = evaluate_group(rules, source(lag("a", 7, 9)), (), 15.0)
     recorded = {
-        one.labels["__name__"]: one for one in result.recorded if one.labels.get("alertname") != "Waits"
+        item.labels["__name__"]: item for item in result.recorded if item.labels.get("alertname") != "Waits"
     }
     assert recorded["lag:max"].values.tolist() == [9.0]
     assert recorded["ALERTS"].labels["alertstate"] == "pending"
@@ -76,7 +76,7 @@ def test_what_is_recorded_now_takes_the_place_of_what_the_source_has() -> None:
     )
     old = ({"__name__": "x", "query": "a"}, {0.0: 1.0, 15.0: 100.0})
     result = evaluate_group(rules, source(lag("a", 3, 4), old), (), 15.0)
-    assert [one.values.tolist() for one in result.recorded] == [[8.0], [9.0]]
+    assert [item.values.tolist() for item in result.recorded] == [[8.0], [9.0]]
 
 
 def test_one_rule_that_fails_stops_no_other_and_keeps_its_alerts() -> None:
@@ -88,7 +88,7 @@ def test_one_rule_that_fails_stops_no_other_and_keeps_its_alerts() -> None:
     second = evaluate_group(rules, source(lag("a", 9, 9), lag("b", 9, 9)), first.states, 15.0)
     assert "the same labels" in second.errors["Lag"]
     assert second.states[0] == first.states[0]
-    assert told(second) == [("b", "firing")]
+    assert reported(second) == [("b", "firing")]
 
 
 def test_more_alerts_than_the_groups_limit_are_an_error_and_clear_the_rule() -> None:
@@ -96,7 +96,7 @@ def test_more_alerts_than_the_groups_limit_are_an_error_and_clear_the_rule() -> 
     first = evaluate_group(rules, source(lag("a", 9)), (), 0.0)
     second = evaluate_group(rules, source(lag("a", 9, 9), lag("b", 9, 9)), first.states, 15.0)
     assert second.errors == {"Lag": "exceeded limit of 1 with 2 alerts"}
-    assert told(second) == [("a", "resolved")]
+    assert reported(second) == [("a", "resolved")]
 
 
 def test_two_recorded_series_with_the_same_labels_are_an_error() -> None:
@@ -121,14 +121,14 @@ def test_an_expression_that_gives_a_range_is_an_error_of_its_rule() -> None:
 def test_a_query_offset_looks_at_the_past() -> None:
     rules = group("groups: [{name: g, query_offset: 15s, rules: [{alert: Lag, expr: lag > 5}]}]")
     result = evaluate_group(rules, source(lag("a", 9, 1)), (), 15.0)
-    assert told(result) == [("a", "firing")]
+    assert reported(result) == [("a", "firing")]
     assert result.transitions[0].at == 15.0
 
 
 def test_a_short_look_back_lets_a_series_end() -> None:
     rules = group("groups: [{name: g, rules: [{alert: Lag, expr: lag > 5}]}]")
-    assert told(evaluate_group(rules, source(lag("a", 9)), (), 60.0)) == [("a", "firing")]
-    assert told(evaluate_group(rules, source(lag("a", 9)), (), 60.0, lookback=20.0)) == []
+    assert reported(evaluate_group(rules, source(lag("a", 9)), (), 60.0)) == [("a", "firing")]
+    assert reported(evaluate_group(rules, source(lag("a", 9)), (), 60.0, lookback=20.0)) == []
 
 
 def test_an_alert_that_fires_is_seen_until_it_resolves() -> None:
@@ -139,17 +139,17 @@ def test_an_alert_that_fires_is_seen_until_it_resolves() -> None:
         result = evaluate_group(rules, source(lag("a", 9, 9, 1)), states, at)  # type: ignore[arg-type]
         states = result.states
         seen.append(
-            [one.labels["alertstate"] for one in result.recorded if one.labels["__name__"] == "ALERTS"]
+            [item.labels["alertstate"] for item in result.recorded if item.labels["__name__"] == "ALERTS"]
         )
     assert seen == [["firing"], ["firing"], []]
-    assert [one.state for one in result.states[0].values()] == [AlertState.RESOLVED]
+    assert [state.state for state in result.states[0].values()] == [AlertState.RESOLVED]
 
 
 def test_time_is_measured_with_the_given_clock() -> None:
     ticks = iter(range(100))
     rules = group("groups: [{name: g, rules: [{record: a, expr: '1'}, {record: b, expr: '1'}]}]")
     result = evaluate_group(rules, source(), (), 0.0, clock=lambda: float(next(ticks)))
-    assert [one.seconds for one in result.rules] == [1.0, 1.0]
+    assert [rule.seconds for rule in result.rules] == [1.0, 1.0]
     assert result.seconds == 5.0
 
 

@@ -65,7 +65,7 @@ def test_a_failed_message_is_tried_again_soon_and_then_less_often() -> None:
     assert retry_after(10_000, TIMING) == 300
 
 
-def test_a_resolved_alert_leaves_its_group_once_that_was_told() -> None:
+def test_a_resolved_alert_leaves_its_group_once_that_was_reported() -> None:
     fires, other = alert("A", app="shop"), alert("B", app="shop")
     group = one_group(fires, other)
     groups = add_alerts({group.name: group}, [resolved(fires, 1100)], ROOT)
@@ -79,15 +79,15 @@ def test_a_resolved_alert_leaves_its_group_once_that_was_told() -> None:
 
 def test_what_changed_while_a_message_was_under_way_stays() -> None:
     fires = alert("A", at=1000, app="shop")
-    told = one_group(fires)
-    ended = add_alerts({told.name: told}, [resolved(fires, 1100)], ROOT)[told.name]
+    reported = one_group(fires)
+    ended = add_alerts({reported.name: reported}, [resolved(fires, 1100)], ROOT)[reported.name]
     again = add_alerts({ended.name: ended}, [alert("A", at=1150, app="shop")], ROOT)[ended.name]
     after = after_delivery(again, ended.alerts, 1200)
     assert after is not None
     assert after.alerts[fires.fingerprint].fired_at == 1150
 
 
-def test_a_resolved_alert_that_nobody_was_told_of_makes_no_group() -> None:
+def test_a_resolved_alert_that_nobody_was_reported_of_makes_no_group() -> None:
     assert add_alerts({}, [resolved(alert(app="shop"), 1100)], ROOT) == {}
 
 

@@ -18,19 +18,19 @@ def rule(source: str, target: str, *equal: str) -> InhibitRule:
 
 def muted(rules: list[InhibitRule], *alerts: Alert) -> list[str]:
     inhibitor = Inhibitor(rules, alerts)
-    return [one.labels["alertname"] for one in alerts if inhibitor.inhibiting(one.labels)]
+    return [item.labels["alertname"] for item in alerts if inhibitor.inhibiting(item.labels)]
 
 
 LAYERS = [rule("alertname=Down", "alertname=Lag", "app")]
 
 
-def test_a_firing_alert_mutes_those_that_agree_with_it() -> None:
+def test_a_firing_alert_inhibits_those_that_agree_with_it() -> None:
     down, lag, other = alert("Down", app="shop"), alert("Lag", app="shop"), alert("Lag", app="web")
     assert muted(LAYERS, down, lag, other) == ["Lag"]
     assert Inhibitor(LAYERS, [down]).inhibiting(lag.labels) == (down.fingerprint,)
 
 
-def test_a_resolved_alert_mutes_nothing() -> None:
+def test_a_resolved_alert_inhibits_nothing() -> None:
     assert muted(LAYERS, resolved(alert("Down", app="shop"), 1100), alert("Lag", app="shop")) == []
 
 
@@ -41,16 +41,16 @@ def test_a_label_that_both_lack_is_equal() -> None:
 
 def test_an_alert_does_not_mute_itself_nor_two_each_other() -> None:
     wide = [rule('severity="critical"', 'severity=~".+"', "app")]
-    one, two = alert("A", severity="critical", app="shop"), alert("B", severity="critical", app="shop")
-    assert muted(wide, one, two) == []
-    assert muted(wide, one, two, alert("C", severity="info", app="shop")) == ["C"]
+    item, two = alert("A", severity="critical", app="shop"), alert("B", severity="critical", app="shop")
+    assert muted(wide, item, two) == []
+    assert muted(wide, item, two, alert("C", severity="info", app="shop")) == ["C"]
 
 
 SHIPPED = config.load(render_routing())[0]
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "mutes"),
+    ("source", "target", "inhibits"),
     [
         (("AgentLost", "agent"), ("QueryFailed", "query"), True),
         (("AgentLost", "agent"), ("Stuck", "stuck"), True),
@@ -69,12 +69,12 @@ SHIPPED = config.load(render_routing())[0]
     ],
 )
 def test_the_shipped_inhibitions_go_from_agent_to_driver_to_query_to_stuck_to_lag(
-    source: tuple[str, str], target: tuple[str, str], mutes: bool
+    source: tuple[str, str], target: tuple[str, str], inhibits: bool
 ) -> None:
     assert SHIPPED is not None
-    one = alert(source[0], layer=source[1], app="shop", query_id="q1", severity="critical")
+    item = alert(source[0], layer=source[1], app="shop", query_id="q1", severity="critical")
     two = alert(target[0], layer=target[1], app="shop", query_id="q1", severity="warning")
-    assert bool(Inhibitor(SHIPPED.inhibit_rules, [one]).inhibiting(two.labels)) is mutes
+    assert bool(Inhibitor(SHIPPED.inhibit_rules, [item]).inhibiting(two.labels)) is inhibits
 
 
 def test_the_shipped_inhibitions_stay_within_an_app_and_a_query() -> None:
@@ -85,7 +85,7 @@ def test_the_shipped_inhibitions_stay_within_an_app_and_a_query() -> None:
     assert muted(list(SHIPPED.inhibit_rules), lost, failed, lag) == []
 
 
-def test_a_critical_alert_mutes_the_warning_of_the_same_name() -> None:
+def test_a_critical_alert_inhibits_the_warning_of_the_same_name() -> None:
     assert SHIPPED is not None
     known = {"app": "shop", "query_id": "q1", "source": "kafka", "layer": "lag"}
     critical, warning = (alert("LagSecondsHigh", severity=s, **known) for s in ("critical", "warning"))

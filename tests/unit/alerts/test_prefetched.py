@@ -99,7 +99,7 @@ def test_what_names_no_metric_is_asked_for_each_time() -> None:
     assert len(behind.questions) == 2
 
 
-def test_a_moment_that_is_too_much_by_itself_is_said_so() -> None:
+def test_a_moment_that_is_too_much_by_itself_is_stated_so() -> None:
     behind = Asked(most=0.0)
     with pytest.raises(LimitExceeded):
         PrefetchedSource(behind).select(m(""), 0.0, 100.0)

@@ -34,8 +34,8 @@ def one_rule(expr: str, **fields: str) -> tuple[RuleGroup, ...]:
 
 
 def figures(values: Sequence[float | None], name: str = "m", **labels: str) -> Series:
-    told = {START + n * STEP: value for n, value in enumerate(values) if value is not None}
-    return series_of({"__name__": name, **labels}, told)
+    reported = {START + n * STEP: value for n, value in enumerate(values) if value is not None}
+    return series_of({"__name__": name, **labels}, reported)
 
 
 def played(groups: Sequence[RuleGroup], *series: Series, slots: int = 40, **options: float) -> list[Episode]:
@@ -49,7 +49,7 @@ def slot(at: float) -> float:
     return math.ceil(at / STEP) * STEP
 
 
-def test_an_episode_says_when_it_began_fired_and_ended() -> None:
+def test_an_episode_states_when_it_began_fired_and_ended() -> None:
     values = [0.0] * 10 + [7.0] * 10 + [0.0] * 20
     [episode] = played(one_rule("m > 5", for_="1m"), figures(values, app="x"))
     began = slot(START + 10 * STEP)
@@ -91,7 +91,7 @@ groups:
 """
     )
     values = [0.0] * 10 + [7.0] * 4 + [None] * 26
-    episodes = {one.name: one for one in played(groups, figures(values), lookback=STEP + 1)}
+    episodes = {group.name: group for group in played(groups, figures(values), lookback=STEP + 1)}
     assert episodes["Near"].fired_at == slot(START + 10 * STEP)
     # The other group is evaluated first at each time: it sees what was recorded one slot before.
     assert episodes["Far"].fired_at == slot(START + 11 * STEP)
@@ -122,7 +122,7 @@ def test_a_rule_may_read_the_alerts_of_another() -> None:
         "groups: [{name: g, rules: [{alert: A, expr: m > 5}, "
         '{alert: B, expr: \'ALERTS{alertname="A",alertstate="firing"}\'}]}]'
     )
-    assert [one.name for one in played(groups, figures([7.0] * 41))] == ["A", "B"]
+    assert [group.name for group in played(groups, figures([7.0] * 41))] == ["A", "B"]
 
 
 @pytest.mark.parametrize("expr", ["m @ end() > 5", "m @ start() > 5"])
@@ -132,7 +132,7 @@ def test_an_anchor_means_the_moment_of_the_evaluation(expr: str) -> None:
     assert episode.fired_at == slot(START + 10 * STEP)
 
 
-def test_a_rule_that_fails_at_some_times_is_told_once_with_their_number() -> None:
+def test_a_rule_that_fails_at_some_times_is_reported_once_with_their_number() -> None:
     groups = one_rule("m * on () n > 5")
     series = (figures([7.0] * 41), figures([1.0] * 41, name="n", a="1"), figures([1.0] * 10, name="n", a="2"))
     found = replay(groups, SeriesInMemory(series), START, START + 40 * STEP, STEP, lookback=STEP)
@@ -151,7 +151,7 @@ def test_a_long_time_is_played_with_a_coarser_step() -> None:
     assert not pace(group, 86400, 15.0).is_coarser
 
 
-def test_it_ends_when_it_is_told_to_and_says_how_far_it_came() -> None:
+def test_it_ends_when_it_is_reported_to_and_states_how_distant_it_came() -> None:
     looks = count()
     found = replay(
         one_rule("m > 5"),
@@ -170,12 +170,12 @@ def test_what_is_too_much_to_know_ahead_is_evaluated_all_the_same(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = ([0.0] * 5 + [7.0] * 5) * 4
-    usual = played(one_rule("m > 5"), figures(values))
+    typical = played(one_rule("m > 5"), figures(values))
     monkeypatch.setattr(f"alerts.replay.{limit}", 4)
     if limit == "MIN_PRECOMPUTED_SLOTS":
         monkeypatch.setattr("alerts.replay.MAX_PRECOMPUTED", 2)
-    assert played(one_rule("m > 5"), figures(values)) == usual
-    assert len(usual) == 4
+    assert played(one_rule("m > 5"), figures(values)) == typical
+    assert len(typical) == 4
 
 
 def test_no_rules_are_no_work() -> None:
@@ -192,8 +192,8 @@ def _one_by_one(groups: Sequence[RuleGroup], source: SeriesSource, start: float,
         for number in range(math.ceil(start / every), math.floor(end / every) + 1):
             result = evaluate_group(group, source, states, number * every)
             states = result.states
-            for place, one in enumerate(result.rules):
-                for alert in one.alerts.values():
+            for place, rule in enumerate(result.rules):
+                for alert in rule.alerts.values():
                     if alert.fired_at is None or alert.state is AlertState.PENDING:
                         continue
                     key = (group.key, place, alert.fingerprint, alert.fired_at)
@@ -203,7 +203,7 @@ def _one_by_one(groups: Sequence[RuleGroup], source: SeriesSource, start: float,
                         alert.rule, group.name, alert.labels, alert.active_at, alert.fired_at, value,
                         alert.resolved_at,
                     )  # fmt: skip
-    return sorted(episodes.values(), key=lambda one: (one.fired_at, one.name))
+    return sorted(episodes.values(), key=lambda episode: (episode.fired_at, episode.name))
 
 
 class Wild:
@@ -253,6 +253,8 @@ def test_looking_ahead_gives_what_one_evaluation_after_the_other_gives(seed: int
     groups, source = groups_of(render(0.2)), Wild(seed, slots)
     found = replay(groups, source, START, START + slots * STEP, STEP, chunk=50)
     plain = _one_by_one(groups, source, START, START + slots * STEP)
-    assert len({one.name for one in plain}) >= 3
-    ordered = sorted(found.episodes, key=lambda one: (one.fired_at, one.name, sorted(one.labels.items())))
-    assert ordered == sorted(plain, key=lambda one: (one.fired_at, one.name, sorted(one.labels.items())))
+    assert len({item.name for item in plain}) >= 3
+    ordered = sorted(
+        found.episodes, key=lambda episode: (episode.fired_at, episode.name, sorted(episode.labels.items()))
+    )
+    assert ordered == sorted(plain, key=lambda item: (item.fired_at, item.name, sorted(item.labels.items())))

@@ -43,7 +43,7 @@ def test_a_silence_covers_what_passes_all_its_matchers_while_it_is_active() -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "text"),
     [
         (silence("{}"), "needs at least one matcher"),
         (silence('team=~".*",env!="prod"'), "must not match the empty string"),
@@ -52,8 +52,8 @@ def test_a_silence_covers_what_passes_all_its_matchers_while_it_is_active() -> N
         (replace(silence(), created_by=""), "needs a creator"),
     ],
 )
-def test_a_silence_that_cannot_be_meant_is_refused_with_the_reason(given: Silence, words: str) -> None:
-    assert words in " ".join(validation_errors(given, now=90))
+def test_a_silence_that_cannot_be_meant_is_refused_with_the_reason(given: Silence, text: str) -> None:
+    assert text in " ".join(validation_errors(given, now=90))
 
 
 def test_a_sound_silence_has_no_objections() -> None:
@@ -67,8 +67,8 @@ def test_ending_a_silence_early_ends_it_now_and_one_that_is_over_stays_as_it_was
 
 
 def test_the_end_of_an_active_silence_may_be_moved_in_place() -> None:
-    (one,) = update(silence(), replace(silence(name=""), ends_at=400), 150)
-    assert (one.id, one.ends_at, one.updated_at) == ("s1", 400, 150)
+    (item,) = update(silence(), replace(silence(name=""), ends_at=400), 150)
+    assert (item.id, item.ends_at, item.updated_at) == ("s1", 400, 150)
 
 
 def test_other_matchers_end_the_old_silence_and_begin_a_new_one() -> None:
@@ -78,5 +78,5 @@ def test_other_matchers_end_the_old_silence_and_begin_a_new_one() -> None:
 
 
 def test_a_silence_that_is_over_is_begun_anew() -> None:
-    (one,) = update(silence(), replace(silence(name=""), ends_at=900), 500)
-    assert (one.id, one.starts_at) == ("", 500)
+    (item,) = update(silence(), replace(silence(name=""), ends_at=900), 500)
+    assert (item.id, item.starts_at) == ("", 500)

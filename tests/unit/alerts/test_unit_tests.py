@@ -66,12 +66,12 @@ def outcome(text: str) -> list[str]:
     return [str(mistake) for test in file.tests for mistake in unit_tests.run(test, groups(), file)]
 
 
-def test_a_test_that_holds_tells_nothing() -> None:
+def test_a_test_that_holds_reports_nothing() -> None:
     assert outcome(TEST) == []
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "words"),
+    ("old", "new", "line", "expected"),
     [
         ("a at 14 in eu", "a at 15 in eu", 16, "Lag did not fire as {alertname='Lag', q='a'"),
         ("a at 14 in eu", "a at 15 in eu", 16, "Lag fired as {alertname='Lag', q='a'"),
@@ -81,16 +81,16 @@ def test_a_test_that_holds_tells_nothing() -> None:
         ("expr: sum(lag)", "expr: 'lag * on (q) group_left group_left'", 0, ""),
     ],
 )
-def test_what_does_not_hold_is_told_at_the_line_of_its_check(
-    old: str, new: str, line: int, words: str
+def test_what_does_not_hold_is_reported_at_the_line_of_its_check(
+    old: str, new: str, line: int, expected: str
 ) -> None:
     text = TEST.replace(old, new)
     if not line:
         _, mistakes = unit_tests.load(text)
         assert mistakes
         return
-    told = outcome(text)
-    assert any(one.startswith(f"line {line},") and words in one for one in told), told
+    reported = outcome(text)
+    assert any(item.startswith(f"line {line},") and expected in item for item in reported), reported
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_stale_ends_a_series_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "expected"),
     [
         ("1x1000000000", "100000 samples"),
         ("one", "'one' is not a number"),
     ],
 )
-def test_values_that_cannot_be_read_are_told(values: str, words: str) -> None:
+def test_values_that_cannot_be_read_are_reported(values: str, expected: str) -> None:
     _, mistakes = unit_tests.load(TEST.replace("1x6", f"'{values}'"))
     assert len(mistakes) == 1
-    assert words in mistakes[0].message
+    assert expected in mistakes[0].message
     assert mistakes[0].line == 12

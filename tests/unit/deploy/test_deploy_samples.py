@@ -9,7 +9,7 @@ from tests.paths import ROOT
 DEPLOY = ROOT / "deploy"
 
 
-def test_the_sample_of_who_is_told_is_right_and_keeps_the_inhibitions_that_ship() -> None:
+def test_the_sample_of_who_is_reported_is_right_and_keeps_the_inhibitions_that_ship() -> None:
     sample, mistakes = load((DEPLOY / "notify.yaml").read_text())
     shipped, _ = load(render_routing())
     assert mistakes == ()

@@ -12,7 +12,7 @@ AGENTS = ("listeners", "spark_controlplane")
 
 
 def look(rows):
-    hooks = [type(one).__name__ for one in sys.meta_path if hasattr(one, "controlplane")]
+    hooks = [type(item).__name__ for item in sys.meta_path if hasattr(item, "controlplane")]
     yield [name for name in sys.modules if name.startswith(AGENTS)] + hooks
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from alerts.errors import MatcherError
 from alerts.matching.labels import Matcher, fingerprint, matches, parse_matchers
 
-ORDERS = {"app": "shop", "query": "orders", "team": "data"}
+COMMANDS = {"app": "shop", "query": "orders", "team": "data"}
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,14 @@ ORDERS = {"app": "shop", "query": "orders", "team": "data"}
     ],
 )
 def test_a_matcher_compares_or_matches_the_whole_value(operator: str, value: str, selected: bool) -> None:
-    assert Matcher("team", operator, value).matches(ORDERS) is selected
+    assert Matcher("team", operator, value).matches(COMMANDS) is selected
 
 
 def test_a_label_that_is_absent_equals_the_empty_text() -> None:
-    assert Matcher("tier", "=", "").matches(ORDERS)
-    assert Matcher("tier", "!=", "gold").matches(ORDERS)
-    assert Matcher("tier", "=~", ".*").matches(ORDERS)
-    assert not Matcher("tier", "=~", ".+").matches(ORDERS)
+    assert Matcher("tier", "=", "").matches(COMMANDS)
+    assert Matcher("tier", "!=", "gold").matches(COMMANDS)
+    assert Matcher("tier", "=~", ".*").matches(COMMANDS)
+    assert not Matcher("tier", "=~", ".+").matches(COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_selector_is_read_with_or_without_braces_and_quotes(
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "words"),
+    ("text", "column", "message"),
     [
         ("a", 2, "one of = != =~ !~"),
         ('{a="b"', 7, "'}' is missing"),
@@ -76,9 +76,9 @@ def test_a_selector_is_read_with_or_without_braces_and_quotes(
     ],
 )
 def test_a_selector_that_cannot_be_read_is_refused_with_its_column(
-    text: str, column: int, words: str
+    text: str, column: int, message: str
 ) -> None:
-    with pytest.raises(MatcherError, match=words.replace("(", r"\(")) as caught:
+    with pytest.raises(MatcherError, match=message.replace("(", r"\(")) as caught:
         parse_matchers(text)
     assert caught.value.column == column
 
@@ -89,16 +89,16 @@ def test_a_selector_is_not_endless() -> None:
 
 
 def test_all_matchers_of_a_selector_must_pass() -> None:
-    assert matches(parse_matchers('{app="shop",query=~"ord.*"}'), ORDERS)
-    assert not matches(parse_matchers('{app="shop",query=~"pay.*"}'), ORDERS)
-    assert matches((), ORDERS)
+    assert matches(parse_matchers('{app="shop",query=~"ord.*"}'), COMMANDS)
+    assert not matches(parse_matchers('{app="shop",query=~"pay.*"}'), COMMANDS)
+    assert matches((), COMMANDS)
 
 
 values = st.text(max_size=20)
 
 
 @given(st.sampled_from(["=", "!="]), values)
-def test_what_a_matcher_says_of_itself_reads_back(operator: str, value: str) -> None:
+def test_what_a_matcher_states_of_itself_reads_back(operator: str, value: str) -> None:
     matcher = Matcher("team", operator, value)
     assert parse_matchers(f"{{{matcher}}}") == (matcher,)
 
@@ -109,7 +109,7 @@ def test_any_text_at_all_is_a_selector_or_refused(text: str) -> None:
         parsed = parse_matchers(text)
     except MatcherError:
         return
-    assert matches(parsed, ORDERS) in (True, False)
+    assert matches(parsed, COMMANDS) in (True, False)
 
 
 @pytest.mark.parametrize(

@@ -77,18 +77,20 @@ def test_what_may_be_secret_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.bad.yaml")), ids=lambda path: path.name)
-def test_every_mistake_of_a_bad_configuration_is_told_with_its_line_and_column(path: Path) -> None:
+def test_every_mistake_of_a_bad_configuration_is_reported_with_its_line_and_column(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     loaded, mistakes = config.load(text)
-    wanted = [(int(a), int(b), words) for a, b, words in re.findall(r"^#! (\d+):(\d+) (.*)$", text, re.M)]
-    told = "\n".join(map(str, mistakes))
+    wanted = [
+        (int(a), int(b), expected) for a, b, expected in re.findall(r"^#! (\d+):(\d+) (.*)$", text, re.M)
+    ]
+    reported = "\n".join(map(str, mistakes))
     assert loaded is None
-    assert sorted((m.line, m.column) for m in mistakes) == sorted((a, b) for a, b, _ in wanted), told
-    for line, column, words in wanted:
-        assert any((m.line, m.column) == (line, column) and words in m.message for m in mistakes), told
+    assert sorted((m.line, m.column) for m in mistakes) == sorted((a, b) for a, b, _ in wanted), reported
+    for line, column, expected in wanted:
+        assert any((m.line, m.column) == (line, column) and expected in m.message for m in mistakes), reported
 
 
-def test_an_empty_configuration_says_what_it_needs() -> None:
+def test_an_empty_configuration_states_what_it_needs() -> None:
     loaded, mistakes = config.load("# nothing\n")
     assert loaded is None
     assert "route" in mistakes[0].message

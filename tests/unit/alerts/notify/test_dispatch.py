@@ -55,7 +55,7 @@ def dispatch(
     return Round(after, tuple(outcomes))
 
 
-class Desk:
+class Queries:
     """Keeps groups and what was told, as the server does."""
 
     def __init__(self, *receivers: Receiver, kept: dict[tuple[str, str], NotificationState] | None = None):
@@ -84,88 +84,88 @@ class Desk:
         return sent
 
 
-def test_a_group_is_told_after_its_wait_and_repeated_after_its_time() -> None:
-    desk = Desk(Recorder("r"))
-    desk.take(alert(at=0, app="shop"))
-    assert desk.through(0, 8000) == [30, 3930, 7830]
+def test_a_group_is_reported_after_its_wait_and_repeated_after_its_time() -> None:
+    queries = Queries(Recorder("r"))
+    queries.take(alert(at=0, app="shop"))
+    assert queries.through(0, 8000) == [30, 3930, 7830]
 
 
-def test_new_alerts_wait_for_the_groups_interval_and_ends_are_told_once() -> None:
+def test_new_alerts_wait_for_the_groups_interval_and_ends_are_reported_once() -> None:
     receiver = Recorder("r")
-    desk = Desk(receiver)
+    queries = Queries(receiver)
     first = alert("A", at=0, app="shop")
-    desk.take(first)
-    assert desk.through(0, 100) == [30]
-    desk.take(second := alert("B", at=100, app="shop"))
-    assert desk.through(100, 400) == [330]
-    desk.take(resolved(first, 400), resolved(second, 410))
-    assert desk.through(400, 3000) == [630]
+    queries.take(first)
+    assert queries.through(0, 100) == [30]
+    queries.take(second := alert("B", at=100, app="shop"))
+    assert queries.through(100, 400) == [330]
+    queries.take(resolved(first, 400), resolved(second, 410))
+    assert queries.through(400, 3000) == [630]
     assert [message.reason.value for message in receiver.messages] == [
         "first notification",
         "new alerts added",
         "all alerts resolved",
     ]
-    assert desk.groups == {}
+    assert queries.groups == {}
 
 
 def test_a_message_that_fails_is_tried_again_until_it_passes() -> None:
     away = [ReceiverError("away", retryable=True) for _ in range(3)]
-    desk = Desk(Recorder("r", failures=away))
-    desk.take(alert(at=0, app="shop"))
-    assert desk.through(0, 400) == [65]  # 30, and again after 5, 10 and 20 s
-    assert desk.through(400, 1000) == []
+    queries = Queries(Recorder("r", failures=away))
+    queries.take(alert(at=0, app="shop"))
+    assert queries.through(0, 400) == [65]  # 30, and again after 5, 10 and 20 s
+    assert queries.through(400, 1000) == []
 
 
 def test_of_two_receivers_only_the_one_that_failed_is_tried_again() -> None:
     good, bad = Recorder("good"), Recorder("bad", failures=[ReceiverError("away", retryable=True)])
-    desk = Desk(good, bad)
-    desk.take(alert(at=0, app="shop"))
-    desk.through(0, 400)
+    queries = Queries(good, bad)
+    queries.take(alert(at=0, app="shop"))
+    queries.through(0, 400)
     assert (len(good.messages), len(bad.messages)) == (1, 1)
     assert {message.receiver for message in (*good.messages, *bad.messages)} == {"team"}
 
 
-def test_after_a_restart_nothing_that_was_told_is_told_again() -> None:
-    first, fires = Desk(Recorder("r")), alert(at=0, app="shop")
+def test_after_a_restart_nothing_that_was_reported_is_reported_again() -> None:
+    first, fires = Queries(Recorder("r")), alert(at=0, app="shop")
     first.take(fires)
     first.through(0, 100)
-    again = Desk(Recorder("r"), kept=first.log)
+    again = Queries(Recorder("r"), kept=first.log)
     again.take(fires)
     assert again.through(200, 3000) == []
 
 
-def test_a_restart_between_sending_and_keeping_sends_twice_and_never_not_at_all() -> None:
+def test_a_restart_between_sending_and_holding_sends_twice_and_never_not_at_all() -> None:
     receiver, fires = Recorder("r"), alert(at=0, app="shop")
-    before = Desk(receiver)
+    before = Queries(receiver)
     before.take(fires)
     before.round(30)
-    after = Desk(receiver)  # what the first one kept is lost
+    after = Queries(receiver)  # what the first one kept is lost
     after.take(fires)
     after.through(40, 100)
     assert len(receiver.messages) == 2
     assert len({message.group_key for message in receiver.messages}) == 1
 
 
-def test_a_receiver_that_tells_nobody_says_so() -> None:
-    desk = Desk()
-    desk.take(alert(at=0, app="shop"))
-    assert [outcome.explanation for outcome in desk.round(30).outcomes] == [
+def test_a_receiver_that_reports_nobody_states_so() -> None:
+    queries = Queries()
+    queries.take(alert(at=0, app="shop"))
+    assert [outcome.explanation for outcome in queries.round(30).outcomes] == [
         "receiver 'team' has no webhook configured"
     ]
-    assert desk.round(60).outcomes == ()
+    assert queries.round(60).outcomes == ()
 
 
-def test_each_outcome_is_kept_before_the_next_receiver_is_told() -> None:
-    told: list[str] = []
+def test_each_outcome_is_kept_before_the_next_receiver_is_reported() -> None:
+    reported: list[str] = []
 
     class Loud(Recorder):
         def send(self, message: object) -> None:
-            told.append(f"sent to {self.name}")
+            reported.append(f"sent to {self.name}")
 
     groups = add_alerts({}, [alert(at=0, app="shop")], ROOT)
     receivers: dict[str, tuple[Receiver, ...]] = {"team": (Loud("a"), Loud("b"))}
-    dispatch(groups, {}, receivers, PLAIN, 30, lambda outcome: told.append(f"kept {outcome.receiver}"))
-    assert told == ["sent to a", "kept a", "sent to b", "kept b"]
+    dispatch(groups, {}, receivers, PLAIN, 30, lambda outcome: reported.append(f"kept {outcome.receiver}"))
+    assert reported == ["sent to a", "kept a", "sent to b", "kept b"]
 
 
 def test_receivers_are_built_from_the_configuration_and_the_files_it_names() -> None:

@@ -22,21 +22,21 @@ def test_a_message_fires_while_any_of_its_alerts_does() -> None:
 
 
 def test_labels_and_annotations_in_common_are_those_that_all_alerts_agree_on() -> None:
-    one, two = alert("A", app="shop", query="x", team="data"), alert("A", app="shop", query="y", team="data")
-    assert message(one, two).common_labels == {"alertname": "A", "app": "shop", "team": "data"}
-    assert message(one, two).common_annotations == {}
-    assert message(one).common_annotations == one.annotations
+    item, two = alert("A", app="shop", query="x", team="data"), alert("A", app="shop", query="y", team="data")
+    assert message(item, two).common_labels == {"alertname": "A", "app": "shop", "team": "data"}
+    assert message(item, two).common_annotations == {}
+    assert message(item).common_annotations == item.annotations
 
 
 def test_title_and_body_are_short() -> None:
     alerts = [alert("A", app="shop", query=f"q{n:02}") for n in range(25)]
-    told = message(*alerts)
-    assert told.title == "[FIRING:25] shop (A)"
-    assert told.body.count("\n") == 20
-    assert told.body.endswith("and 5 more")
+    reported = message(*alerts)
+    assert reported.title == "[FIRING:25] shop (A)"
+    assert reported.body.count("\n") == 20
+    assert reported.body.endswith("and 5 more")
     assert message(resolved(alerts[0], 1100)).body.startswith("resolved: A of")
 
 
 def test_two_messages_of_one_state_are_alike() -> None:
-    one, two = alert("A", query="x"), alert("A", query="y")
-    assert message(one, two) == message(two, one)
+    item, two = alert("A", query="x"), alert("A", query="y")
+    assert message(item, two) == message(two, item)

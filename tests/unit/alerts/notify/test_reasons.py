@@ -42,7 +42,7 @@ def test_the_reason(
     assert decision.explanation
 
 
-def test_who_does_not_want_to_hear_of_ends_hears_of_none_but_the_log_is_cleared() -> None:
+def test_who_does_not_want_to_receive_of_ends_receives_of_none_but_the_log_is_cleared() -> None:
     assert decide(last("ab"), "a", "b", 3600, 10, sends_resolved=False).reason is Reason.NONE
     assert decide(last("a"), "", "a", 3600, 10, sends_resolved=False).reason is Reason.ALL_RESOLVED
 
@@ -58,13 +58,13 @@ sets = st.frozensets(st.sampled_from("abcd"), max_size=4)
 
 
 @given(sets, sets, sets, sets, st.floats(0, 10_000))
-def test_a_firing_alert_that_nobody_was_told_of_is_always_told(
-    told: Iterable[str], over: Iterable[str], firing: frozenset[str], resolved: frozenset[str], now: float
+def test_a_firing_alert_that_nobody_was_reported_of_is_always_reported(
+    reported: Iterable[str], over: Iterable[str], firing: frozenset[str], resolved: frozenset[str], now: float
 ) -> None:
     decision = decide(
-        NotificationState(frozenset(told), frozenset(over), 0), firing, resolved - firing, 3600, now
+        NotificationState(frozenset(reported), frozenset(over), 0), firing, resolved - firing, 3600, now
     )
-    if firing - frozenset(told):
+    if firing - frozenset(reported):
         assert decision.notifies
     if not decision.notifies and firing:
         assert now <= 3600

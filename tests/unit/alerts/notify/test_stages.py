@@ -40,7 +40,7 @@ def silence(selector: str) -> Silence:
     return Silence("s1", parse_matchers(selector), 0, 10_000, "ann", "")
 
 
-def test_a_group_that_nobody_was_told_of_is_told_and_noted() -> None:
+def test_a_group_that_nobody_was_reported_of_is_reported_and_noted() -> None:
     receiver = Recorder()
     outcome = look(A, B, receiver=receiver)
     assert outcome.sent
@@ -54,14 +54,14 @@ def test_a_group_that_nobody_was_told_of_is_told_and_noted() -> None:
     assert len(message.alerts) == 2
 
 
-def test_told_again_nothing_is_sent_and_the_reason_is_kept() -> None:
+def test_reported_again_nothing_is_sent_and_the_reason_is_kept() -> None:
     first = look(A)
     again = look(A, last=first.state, now=2300)
     assert (again.message, again.state, again.sent) == (None, None, False)
     assert "nothing new" in again.explanation
 
 
-def test_the_end_of_an_alert_is_told_once() -> None:
+def test_the_end_of_an_alert_is_reported_once() -> None:
     first = look(A)
     over = resolved(A, 2100)
     second = look(over, last=first.state, now=2300)
@@ -87,7 +87,7 @@ def test_a_silenced_alert_is_left_out_and_the_silence_is_named() -> None:
     assert "1 muted" in outcome.explanation
 
 
-def test_a_group_that_is_muted_as_a_whole_is_not_told_and_not_noted() -> None:
+def test_a_group_that_is_muted_as_a_whole_is_not_reported_and_not_noted() -> None:
     context = NotificationContext(Inhibitor((), ()), [silence("app=shop")])
     outcome = look(A, last=NotificationState(frozenset({A.fingerprint}), frozenset(), 0), context=context)
     assert (outcome.sent, outcome.state) == (False, None)
@@ -121,10 +121,10 @@ def test_a_message_that_is_refused_is_not_hurried_and_tried_again_at_the_next_lo
 
 
 def test_an_acknowledged_alert_is_not_repeated() -> None:
-    told = look(A).state
+    reported = look(A).state
     context = NotificationContext(Inhibitor((), ()), acknowledgements=[acknowledge(A, "ann", 2100)])
-    assert not look(A, last=told, context=context, now=9000).sent
-    assert look(A, last=told, now=9000).sent
+    assert not look(A, last=reported, context=context, now=9000).sent
+    assert look(A, last=reported, now=9000).sent
 
 
 def test_sent_and_not_noted_it_is_sent_twice_with_the_same_key() -> None:
@@ -136,8 +136,8 @@ def test_sent_and_not_noted_it_is_sent_twice_with_the_same_key() -> None:
     assert len(receiver.messages) == 2
 
 
-def test_every_alert_says_where_it_can_be_looked_at() -> None:
-    context = NotificationContext(Inhibitor((), ()), generator_url=lambda one: f"http://here/{one.rule}")
+def test_every_alert_states_where_it_can_be_looked_at() -> None:
+    context = NotificationContext(Inhibitor((), ()), generator_url=lambda item: f"http://here/{item.rule}")
     message = look(A, context=context).message
     assert message is not None
     assert message.generator_urls == {A.fingerprint: "http://here/A"}

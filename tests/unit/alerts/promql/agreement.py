@@ -36,8 +36,8 @@ def theirs(data: Any) -> Answer:
         case "scalar":
             return {frozenset(): dict([_point(data["result"])])}
         case "vector":
-            return {_key(one["metric"]): dict([_point(one["value"])]) for one in data["result"]}
-    return {_key(one["metric"]): dict(map(_point, one["values"])) for one in data["result"]}
+            return {_key(item["metric"]): dict([_point(item["value"])]) for item in data["result"]}
+    return {_key(item["metric"]): dict(map(_point, item["values"])) for item in data["result"]}
 
 
 def _point(pair: Any) -> tuple[float, float]:
@@ -53,17 +53,17 @@ def differences(left: Answer, right: Answer) -> list[str]:
     found = [f"only ours: {sorted(key)}" for key in left.keys() - right.keys()]
     found += [f"only theirs: {sorted(key)}" for key in right.keys() - left.keys()]
     for key in left.keys() & right.keys():
-        one, other = left[key], right[key]
-        found += [f"{sorted(key)} has a sample at {t} on one side" for t in one.keys() ^ other.keys()]
+        item, other = left[key], right[key]
+        found += [f"{sorted(key)} has a sample at {t} on one side" for t in item.keys() ^ other.keys()]
         found += [
-            f"{sorted(key)} at {t}: ours {one[t]!r}, theirs {other[t]!r}"
-            for t in one.keys() & other.keys()
-            if not same(one[t], other[t])
+            f"{sorted(key)} at {t}: ours {item[t]!r}, theirs {other[t]!r}"
+            for t in item.keys() & other.keys()
+            if not same(item[t], other[t])
         ]
     return found
 
 
-def same(one: float, other: float) -> bool:
-    if math.isnan(one) or math.isnan(other):
-        return math.isnan(one) and math.isnan(other)
-    return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=1e-12)
+def same(item: float, other: float) -> bool:
+    if math.isnan(item) or math.isnan(other):
+        return math.isnan(item) and math.isnan(other)
+    return math.isclose(item, other, rel_tol=TOLERANCE, abs_tol=1e-12)

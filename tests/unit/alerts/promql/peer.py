@@ -105,9 +105,9 @@ def _ready(url: str, process: subprocess.Popen[bytes]) -> str:
 
 def openmetrics(series: Sequence[Series]) -> str:
     lines = [
-        f"{_labelled(one)} {float(value)} {when:.3f}"
-        for one in sorted(series, key=lambda s: s.labels["__name__"])
-        for when, value in zip(one.times, one.values, strict=True)
+        f"{_labelled(each_series)} {float(value)} {when:.3f}"
+        for each_series in sorted(series, key=lambda s: s.labels["__name__"])
+        for when, value in zip(each_series.times, each_series.values, strict=True)
     ]
     return "\n".join([*lines, "# EOF", ""])
 

@@ -163,7 +163,7 @@ def test_steps_that_make_no_sense_are_refused() -> None:
         evaluate_range(parse("x"), MANY, 1.0, 0.0, 1.0)
 
 
-def test_an_error_of_evaluation_says_where_the_operator_stands() -> None:
+def test_an_error_of_evaluation_states_where_the_operator_stands() -> None:
     with pytest.raises(EvaluationError) as caught:
         evaluate(parse('x{n="1"}\n  + on () x'), MANY, 300.0)
     assert (caught.value.line, caught.value.column) == (2, 3)

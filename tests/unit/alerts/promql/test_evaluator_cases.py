@@ -30,27 +30,27 @@ def lines(value: Value, case: Case) -> list[Line]:
     if isinstance(value, Matrix) and case.end is not None:
         steps = [case.start + i * case.step for i in range(int((case.end - case.start) / case.step) + 1)]
         points = [
-            (one.labels, dict(zip(one.times.tolist(), one.values.tolist(), strict=True))) for one in value
+            (item.labels, dict(zip(item.times.tolist(), item.values.tolist(), strict=True))) for item in value
         ]
         return [(dict(labels), [at.get(step) for step in steps]) for labels, at in points]
     if isinstance(value, Matrix):
-        return [(dict(one.labels), one.values.tolist()) for one in value]
+        return [(dict(item.labels), item.values.tolist()) for item in value]
     assert isinstance(value, list)
-    return [(dict(one.labels), [one.value]) for one in value if isinstance(one, Sample)]
+    return [(dict(item.labels), [item.value]) for item in value if isinstance(item, Sample)]
 
 
-def equal(one: Line, other: Line) -> bool:
+def equal(line: Line, other: Line) -> bool:
     def alike(a: float | None, b: float | None) -> bool:
         return a is b if a is None or b is None else same(a, b)
 
-    return one[0] == other[0] and len(one[1]) == len(other[1]) and all(map(alike, one[1], other[1]))
+    return line[0] == other[0] and len(line[1]) == len(other[1]) and all(map(alike, line[1], other[1]))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.where} {case.text[:50]}")
 def test_the_answer_is_the_one_that_the_case_gives(case: Case) -> None:
     if case.expected and case.expected[0].startswith("fails: "):
-        words = case.expected[0].removeprefix("fails: ")
-        with pytest.raises(PromQLError, match=words):
+        message = case.expected[0].removeprefix("fails: ")
+        with pytest.raises(PromQLError, match=message):
             answer(case)
         return
     found = answer(case)

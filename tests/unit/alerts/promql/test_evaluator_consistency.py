@@ -21,8 +21,12 @@ def with_marks(series: list[Series]) -> list[Series]:
     """Some samples of some series made marks of an end."""
     random = np.random.default_rng(3)
     return [
-        Series(one.labels, one.times, np.where(random.random(len(one.times)) < 0.05, STALE, one.values))
-        for one in series
+        Series(
+            each_series.labels,
+            each_series.times,
+            np.where(random.random(len(each_series.times)) < 0.05, STALE, each_series.values),
+        )
+        for each_series in series
     ]
 
 

@@ -10,13 +10,13 @@ from tests.promqltest import main, points
 SAMPLE = DATA / "promql" / "sample.promqltest"
 
 
-def test_it_tells_failures_with_file_and_line_and_counts_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_reports_failures_with_file_and_line_and_counts_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(SAMPLE)]) == 1
-    told = capsys.readouterr().out.splitlines()
-    assert told[-1] == "5 passed, 2 failed, 2 skipped"
-    assert f'{SAMPLE}:24: eval instant at 4m up{{job="a"}}' in told
-    assert f"{SAMPLE}:27: eval instant at 4m sum(up)" in told
-    assert "skipped 1: native histograms" in told
+    reported = capsys.readouterr().out.splitlines()
+    assert reported[-1] == "5 passed, 2 failed, 2 skipped"
+    assert f'{SAMPLE}:24: eval instant at 4m up{{job="a"}}' in reported
+    assert f"{SAMPLE}:27: eval instant at 4m sum(up)" in reported
+    assert "skipped 1: native histograms" in reported
 
 
 def test_points_may_be_written_as_runs() -> None:

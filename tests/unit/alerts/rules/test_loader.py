@@ -17,23 +17,23 @@ DATA = DATA / "rules"
 def expected(text: str) -> list[tuple[int, int, str]]:
     """The lines `#! line:column words` of a bad file."""
     return [
-        (int(line), int(column), words)
-        for line, column, words in re.findall(r"^#! (\d+):(\d+) (.*)$", text, re.M)
+        (int(line), int(column), phrase)
+        for line, column, phrase in re.findall(r"^#! (\d+):(\d+) (.*)$", text, re.M)
     ]
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.bad.yaml")), ids=lambda path: path.name)
-def test_every_mistake_of_a_bad_file_is_told_with_its_line_and_column(path: Path) -> None:
+def test_every_mistake_of_a_bad_file_is_reported_with_its_line_and_column(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     _, mistakes = load(text)
     wanted = expected(text)
     assert wanted
-    told = "\n".join(map(str, mistakes))
+    reported = "\n".join(map(str, mistakes))
     assert sorted((m.line, m.column) for m in mistakes) == sorted(
         (line, column) for line, column, _ in wanted
-    ), told
-    for line, column, words in wanted:
-        assert any((m.line, m.column) == (line, column) and words in m.message for m in mistakes), told
+    ), reported
+    for line, column, phrase in wanted:
+        assert any((m.line, m.column) == (line, column) and phrase in m.message for m in mistakes), reported
 
 
 def test_a_good_file_is_taken_whole() -> None:

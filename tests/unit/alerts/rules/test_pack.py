@@ -53,10 +53,10 @@ def rules(scale: float = 1.0) -> list[Rule]:
 
 def lacking(program: str, package: str) -> NoReturn:
     """Skip what needs an outside program; fail where everything is required."""
-    told = f"no {program}: apt-get install -y {package}"
+    reported = f"no {program}: apt-get install -y {package}"
     if os.environ.get("CONTROLPLANE_REQUIRE_ALL") == "1":
-        pytest.fail(told)
-    pytest.skip(told)
+        pytest.fail(reported)
+    pytest.skip(reported)
 
 
 def peer(program: str, package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -88,7 +88,7 @@ def test_a_scale_without_meaning_is_refused(scale: float) -> None:
         render(scale)
 
 
-def test_alerts_on_the_life_of_a_query_wait_for_nothing() -> None:
+def test_alerts_on_the_lifecycle_of_a_query_wait_for_nothing() -> None:
     at_once = {rule.name for rule in rules() if rule.for_ == 0}
     assert at_once == {
         "QueryFailed",
@@ -101,7 +101,7 @@ def test_alerts_on_the_life_of_a_query_wait_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: f"{rule.name}-{rule.labels['severity']}")
-def test_every_alert_says_how_bad_it_is_what_it_is_about_and_where_help_is(rule: Rule) -> None:
+def test_every_alert_states_how_bad_it_is_what_it_is_about_and_where_help_is(rule: Rule) -> None:
     assert rule.labels["severity"] in ("critical", "warning", "info")
     assert rule.labels["layer"] in ("agent", "driver", "query", "stuck", "lag", "telemetry", "checkpoint")
     assert set(rule.annotations) == {"summary", "description", "runbook_url"}
@@ -150,22 +150,22 @@ def test_conditions_of_checkpoints_are_patterns_that_prometheus_takes_too() -> N
 @pytest.mark.parametrize("scale", [1.0, 0.05])
 def test_promtool_takes_the_pack(scale: float, tmp_path: Path) -> None:
     (tmp_path / "pack.yaml").write_text(render(scale), encoding="utf-8")
-    told = peer("promtool", "prometheus", "check", "rules", str(tmp_path / "pack.yaml"))
-    assert told.returncode == 0, told.stdout + told.stderr
+    reported = peer("promtool", "prometheus", "check", "rules", str(tmp_path / "pack.yaml"))
+    assert reported.returncode == 0, reported.stdout + reported.stderr
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.05])
 def test_amtool_takes_the_routes(scale: float, tmp_path: Path) -> None:
     (tmp_path / "routes.yaml").write_text(render_routing(scale, "http://127.0.0.1:9/"), encoding="utf-8")
-    told = peer("amtool", "prometheus-alertmanager", "check-config", str(tmp_path / "routes.yaml"))
-    assert told.returncode == 0, told.stdout + told.stderr
+    reported = peer("amtool", "prometheus-alertmanager", "check-config", str(tmp_path / "routes.yaml"))
+    assert reported.returncode == 0, reported.stdout + reported.stderr
 
 
 def test_promtool_finds_the_alerts_that_the_unit_tests_expect(tmp_path: Path) -> None:
     (tmp_path / "streaming.yaml").write_text(render(), encoding="utf-8")
     shutil.copy(TESTS, tmp_path / "streaming.test.yaml")
-    told = peer("promtool", "prometheus", "test", "rules", str(tmp_path / "streaming.test.yaml"))
-    assert told.returncode == 0, told.stdout + told.stderr
+    reported = peer("promtool", "prometheus", "test", "rules", str(tmp_path / "streaming.test.yaml"))
+    assert reported.returncode == 0, reported.stdout + reported.stderr
 
 
 FILE, MISTAKES = unit_tests.load(TESTS.read_text(encoding="utf-8"))

@@ -37,7 +37,7 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def test_promtool_says_the_same_from_the_same_templates(tmp_path: Path) -> None:
+def test_promtool_states_the_same_from_the_same_templates(tmp_path: Path) -> None:
     notes = "\n".join(f"          a{n}: {quoted(text)}" for n, text in enumerate(TEMPLATES))
     rules = f"groups:\n  - name: g\n    rules:\n      - alert: A\n        expr: m\n        annotations:\n{notes}\n"
     (tmp_path / "rules.yaml").write_text(rules, encoding="utf-8")
@@ -47,8 +47,8 @@ def test_promtool_says_the_same_from_the_same_templates(tmp_path: Path) -> None:
     tests = []
     for value in VALUES:
         labels = ", ".join(f'{name}="{text}"' for name, text in LABELS.items())
-        told = {f"a{n}": _ours(text, float(value)) for n, text in enumerate(TEMPLATES)}
-        fires = {"exp_labels": LABELS, "exp_annotations": told}
+        reported = {f"a{n}": _ours(text, float(value)) for n, text in enumerate(TEMPLATES)}
+        fires = {"exp_labels": LABELS, "exp_annotations": reported}
         tests.append(
             {
                 "interval": "1m",

@@ -15,7 +15,7 @@ LABELS = {"query": "orders", "app": "shop", "url": "http://a/b?c", "host": "db.e
 
 
 @pytest.mark.parametrize(
-    ("text", "value", "told"),
+    ("text", "value", "reported"),
     [
         ("nothing to do", 1, "nothing to do"),
         ("{{ $labels.query }} of {{$labels.app}}", 1, "orders of shop"),
@@ -52,12 +52,12 @@ LABELS = {"query": "orders", "app": "shop", "url": "http://a/b?c", "host": "db.e
         ("{{ humanizeTimestamp $value }}", 1_700_000_000.5, "2023-11-14 22:13:20.5 +0000 UTC"),
     ],
 )
-def test_what_a_template_says(text: str, value: float, told: str) -> None:
-    assert expand(text, LABELS, value, external_labels={"dc": "eu"}, external_url="http://here") == told
+def test_what_a_template_states(text: str, value: float, reported: str) -> None:
+    assert expand(text, LABELS, value, external_labels={"dc": "eu"}, external_url="http://here") == reported
 
 
 @pytest.mark.parametrize(
-    ("function", "value", "told"),
+    ("function", "value", "reported"),
     [
         ("humanize", 0, "0"),
         ("humanize", 1234567, "1.235M"),
@@ -75,12 +75,12 @@ def test_what_a_template_says(text: str, value: float, told: str) -> None:
         ("humanizePercentage", 0.123456, "12.35%"),
     ],
 )
-def test_figures_for_people(function: str, value: float, told: str) -> None:
-    assert expand(f"{{{{ {function} $value }}}}", {}, value) == told
+def test_figures_for_people(function: str, value: float, reported: str) -> None:
+    assert expand(f"{{{{ {function} $value }}}}", {}, value) == reported
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reported"),
     [
         (1, "1"),
         (0.1, "0.1"),
@@ -94,12 +94,12 @@ def test_figures_for_people(function: str, value: float, told: str) -> None:
         (math.nan, "NaN"),
     ],
 )
-def test_a_bare_number_is_written_as_go_writes_it(value: float, told: str) -> None:
-    assert expand("{{ $value }}", {}, value) == told
+def test_a_bare_number_is_written_as_go_writes_it(value: float, reported: str) -> None:
+    assert expand("{{ $value }}", {}, value) == reported
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column", "words"),
+    ("text", "line", "column", "expected"),
     [
         ("{{ $labels.query", 1, 1, "'}}' is missing"),
         ("one\n  {{ nosuch }}", 2, 6, "there is no function 'nosuch'"),
@@ -118,14 +118,16 @@ def test_a_bare_number_is_written_as_go_writes_it(value: float, told: str) -> No
         ("{{ " + "(" * 50 + "1" + ")" * 50 + " }}", 1, 1, "nested deeper"),
     ],
 )
-def test_a_broken_template_is_told_with_its_place(text: str, line: int, column: int, words: str) -> None:
+def test_a_broken_template_is_reported_with_its_place(
+    text: str, line: int, column: int, expected: str
+) -> None:
     (mistake,) = template_errors(text)
-    assert words in mistake.message
+    assert expected in mistake.message
     assert (mistake.line, mistake.column) == (line, column)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ('{{ humanize "abc" }}', "is not a number"),
         ("{{ printf }}", "cannot take these arguments"),
@@ -141,10 +143,10 @@ def test_a_broken_template_is_told_with_its_place(text: str, line: int, column: 
         ("{{ nosuch }}", "there is no function"),
     ],
 )
-def test_an_error_while_filling_in_is_told_in_the_text_and_never_raised(text: str, words: str) -> None:
-    told = expand(text, {}, 1.0)
-    assert told.startswith("<error expanding template: ")
-    assert words in told
+def test_an_error_while_filling_in_is_reported_in_the_text_and_never_raised(text: str, expected: str) -> None:
+    reported = expand(text, {}, 1.0)
+    assert reported.startswith("<error expanding template: ")
+    assert expected in reported
 
 
 def test_functions_that_prometheus_has_and_we_have_not_say_nothing() -> None:

@@ -7,7 +7,7 @@ import pytest
 from alerts.yaml.fields import FieldReader, Fields
 from alerts.yaml.parser import parse
 
-KNOWN = ("name", "wait", "count", "on", "words", "labels")
+KNOWN = ("name", "wait", "count", "on", "expected", "labels")
 
 
 def fields(text: str) -> tuple[FieldReader, Fields]:
@@ -17,7 +17,7 @@ def fields(text: str) -> tuple[FieldReader, Fields]:
     return reader, reader.mapping(tree, "a thing", KNOWN)
 
 
-def told(reader: FieldReader) -> list[str]:
+def reported(reader: FieldReader) -> list[str]:
     return [str(mistake) for mistake in reader.errors]
 
 
@@ -27,9 +27,9 @@ def test_fields_are_read_as_what_they_should_be() -> None:
     assert reader.seconds(given, "wait") == 60.0
     assert reader.whole_number(given, "count") == 3
     assert reader.boolean(given, "on") is True
-    assert [text.value for text in reader.strings(given, "words")] == ["a", "b"]
+    assert [text.value for text in reader.strings(given, "expected")] == ["a", "b"]
     assert [(key.value, text.value) for key, text in reader.pairs(given, "labels")] == [("k", "v"), ("n", "")]
-    assert told(reader) == []
+    assert reported(reader) == []
 
 
 def test_what_is_absent_or_null_is_none() -> None:
@@ -38,11 +38,11 @@ def test_what_is_absent_or_null_is_none() -> None:
     assert reader.whole_number(given, "count") is None
     assert reader.seconds(given, "wait") is None
     assert list(reader.pairs(given, "labels")) == []
-    assert told(reader) == []
+    assert reported(reader) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("{wait: 5 minutes}", "line 1, column 8: wait: '5 minutes' is not a valid duration"),
         ("{wait: 0s}", "line 1, column 8: wait: must be greater than 0"),
@@ -60,12 +60,12 @@ def test_what_is_absent_or_null_is_none() -> None:
         ("[a]", "line 1, column 1: a thing: expected a mapping, not a list"),
     ],
 )
-def test_what_is_wrong_is_told(text: str, words: str) -> None:
+def test_what_is_wrong_is_reported(text: str, expected: str) -> None:
     reader, given = fields(text)
     reader.string(given, "name")
     reader.seconds(given, "wait", least=0.001)
     reader.whole_number(given, "count")
     reader.boolean(given, "on")
-    list(reader.strings(given, "words"))
+    list(reader.strings(given, "expected"))
     list(reader.pairs(given, "labels"))
-    assert any(mistake.startswith(words) for mistake in told(reader)), told(reader)
+    assert any(mistake.startswith(expected) for mistake in reported(reader)), reported(reader)

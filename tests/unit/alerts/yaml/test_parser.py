@@ -94,7 +94,7 @@ def test_flow_collections(text: str, meant: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column", "words"),
+    ("text", "line", "column", "expected"),
     [
         ("a: &x b\n", 1, 4, "anchors are not supported"),
         ("a: *x\n", 1, 4, "aliases are not supported"),
@@ -108,10 +108,10 @@ def test_flow_collections(text: str, meant: Any) -> None:
         ("- " * 41 + "a", 1, 81, "nested deeper than 40"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(text: str, line: int, column: int, words: str) -> None:
+def test_what_is_wrong_is_reported_with_its_place(text: str, line: int, column: int, expected: str) -> None:
     _, mistakes = parse(text)
     assert (mistakes[0].line, mistakes[0].column) == (line, column)
-    assert words in mistakes[0].message
+    assert expected in mistakes[0].message
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_what_is_wrong_is_told_with_its_place(text: str, line: int, column: int,
         ("a: b\x00\n", 1),
     ],
 )
-def test_what_is_no_yaml_is_told_with_its_line(text: str, line: int) -> None:
+def test_what_is_no_yaml_is_reported_with_its_line(text: str, line: int) -> None:
     tree, mistakes = parse(text)
     assert tree is None and mistakes[-1].line == line and len(mistakes[-1].message) > 10
 
 
-def test_several_mistakes_are_told_at_once() -> None:
+def test_several_mistakes_are_reported_at_once() -> None:
     _, mistakes = parse("a: &x b\nc: *x\na: d\n")
     assert [mistake.line for mistake in mistakes] == [1, 2, 3]
 
@@ -152,7 +152,7 @@ def test_a_text_knows_where_its_lines_stand() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "~", "null"])
-def test_null_is_told_from_a_text_that_says_so(word: str) -> None:
+def test_null_is_reported_from_a_text_that_states_so(word: str) -> None:
     tree, _ = parse(f"- {word}\n- '{word}'\n")
     assert [item.is_null for item in tree.items] == [True, False]  # type: ignore[union-attr]
 
@@ -208,7 +208,7 @@ PIECES = [
 
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join) | st.text(max_size=40))
-def test_any_text_is_a_document_or_told_what_is_wrong(text: str) -> None:
+def test_any_text_is_a_document_or_reported_what_is_wrong(text: str) -> None:
     tree, mistakes = parse(text)
     lines = text.count("\n") + 1
     assert all(1 <= mistake.line <= lines + 1 and mistake.column >= 1 for mistake in mistakes)

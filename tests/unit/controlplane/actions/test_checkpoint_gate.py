@@ -22,13 +22,13 @@ JUDGEMENT = {
 
 def seen(taken_at: float = NOW - 5, verdict: str = "ok", **more: Any) -> CheckpointSummary:
     predicted = "the commit log is ahead (log.commit-ahead)" if verdict == "broken" else None
-    told = {
+    reported = {
         "summary": "it will resume at batch 8",
         "checkpoint": "/c",
         "predicted_failure": predicted,
         "run_id": "old",
     }
-    return CheckpointSummary(taken_at, verdict, **{**told, **more})
+    return CheckpointSummary(taken_at, verdict, **{**reported, **more})
 
 
 RUNS = view()
@@ -53,7 +53,7 @@ FRESH: list[tuple[str, QueryView, CheckpointSummary | None, bool]] = [
 @pytest.mark.parametrize(
     ("at", "checkpoint", "fresh"), [case[1:] for case in FRESH], ids=[c[0] for c in FRESH]
 )
-def test_an_inventory_counts_while_it_tells_of_now(
+def test_an_inventory_counts_while_it_reports_of_now(
     at: QueryView, checkpoint: CheckpointSummary | None, fresh: bool
 ) -> None:
     assert guards.is_fresh(checkpoint, at, NOW) is fresh
@@ -74,7 +74,7 @@ def test_of_a_query_at_rest_only_a_look_of_this_moment_counts_and_no_broken_one(
     assert checkpoint_gate.needs_inventory(broken, ask("start"), NOW), "it may have been mended"
 
 
-def test_a_broken_checkpoint_refuses_a_start_and_says_by_what() -> None:
+def test_a_broken_checkpoint_refuses_a_start_and_states_by_what() -> None:
     refused = checkpoint_gate.decide(
         transitions.hold(requested(), NOW), seen(verdict="broken"), JUDGEMENT, NOW
     )

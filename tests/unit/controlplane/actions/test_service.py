@@ -106,7 +106,7 @@ def test_a_start_that_waits_for_a_look_is_not_handed_out_and_survives_a_restart_
     service.tick_checkpoints()
     harness.writer.write(lambda connection: None)
     assert not is_held(current(harness, action))
-    assert [one.id for one in later.due(driver.agent, None, harness.now)] == [action.id]
+    assert [item.id for item in later.due(driver.agent, None, harness.now)] == [action.id]
     assert again.asked == []
 
 

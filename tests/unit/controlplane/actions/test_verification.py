@@ -100,7 +100,7 @@ def test_waiting_for_data_proves_it_too() -> None:
         status(message="Processing new data", data_available=True),
     ],
 )
-def test_other_words_of_spark_prove_nothing(poll: Any) -> None:
+def test_other_text_of_spark_prove_nothing(poll: Any) -> None:
     assert state_of(after(status=poll)) is None
 
 
@@ -135,7 +135,7 @@ def test_somebody_stopping_the_new_run_leaves_it_unverified() -> None:
     assert seen[0] == ActionState.UNVERIFIED
 
 
-def test_a_short_run_that_ended_before_its_trigger_was_told_is_waited_for() -> None:
+def test_a_short_run_that_ended_before_its_trigger_was_reported_is_waited_for() -> None:
     ended = after(run=run("new", end=RunEnd.STOPPED, ended_at=NOW), facts=RunFacts())
     assert verify(started(), ended, NOW + 5) is None
     outcome = verify(started(), ended, NOW + FACTS_DELAY_SECONDS)

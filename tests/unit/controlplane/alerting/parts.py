@@ -110,18 +110,18 @@ class Memory:
     changes: list[AlertChange] = field(default_factory=list)
     evaluated: dict[str, float] = field(default_factory=dict)
     notes: list[NotificationLogEntry] = field(default_factory=list)
-    told: dict[tuple[str, str], NotificationState] = field(default_factory=dict)
+    reported: dict[tuple[str, str], NotificationState] = field(default_factory=dict)
 
     def save(self, changes: Sequence[AlertChange], evaluated: Mapping[str, float]) -> None:
         self._check()
         self.changes += changes
         self.evaluated |= evaluated
 
-    def keep(self, note: NotificationLogEntry, told: NotificationState | None) -> None:
+    def keep(self, note: NotificationLogEntry, reported: NotificationState | None) -> None:
         self._check()
         self.notes.append(note)
-        if told is not None:
-            self.told[note.group_key, note.receiver] = told
+        if reported is not None:
+            self.told[note.group_key, note.receiver] = reported
 
     def _check(self) -> None:
         self.asked += 1
@@ -130,7 +130,7 @@ class Memory:
 
     def became(self) -> list[tuple[str, str | None]]:
         """Name and new state of every change."""
-        return [(one.transition.alert.rule, one.transition.after) for one in self.changes]
+        return [(change.transition.alert.rule, change.transition.after) for change in self.changes]
 
 
 @dataclass
@@ -162,8 +162,8 @@ class Broken:
         raise RuntimeError("no such thing")
 
 
-def refusal(words: str) -> ReceiverError:
-    return ReceiverError(words, retryable=True)
+def refusal(expected: str) -> ReceiverError:
+    return ReceiverError(expected, retryable=True)
 
 
 def fingerprints(message: Message) -> Iterable[str]:

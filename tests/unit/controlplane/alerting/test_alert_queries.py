@@ -43,10 +43,10 @@ def recorded(services: AlertingServices) -> list[tuple[str, str]]:
 # -- alerts ----------------------------------------------------------------------------------------
 
 
-def test_an_alert_shows_who_is_told_and_what_mutes_it(services: AlertingServices) -> None:
+def test_an_alert_shows_who_is_reported_and_what_inhibits_it(services: AlertingServices) -> None:
     found = fire(services, "up", "slow")
     assert found["Down"].receivers == ("team",)
-    assert [one.rule for one in found["Slow"].inhibited_by] == ["Down"]
+    assert [item.rule for item in found["Slow"].inhibited_by] == ["Down"]
     assert (found["Slow"].muted, found["Down"].muted) == (True, False)
     assert found["Down"].group == "one"
 
@@ -90,7 +90,7 @@ def test_the_history_has_what_fired_with_its_last_message(services: AlertingServ
 def test_the_worse_of_two_severities_is_the_louder_one() -> None:
     pairs = [("info", "critical"), ("", "info"), ("warning", "odd"), ("", "odd")]
     assert [worse_severity(*pair) for pair in pairs] == ["critical", "info", "warning", "odd"]
-    assert [worse_severity(other, one) for one, other in pairs] == ["critical", "info", "warning", "odd"]
+    assert [worse_severity(other, item) for item, other in pairs] == ["critical", "info", "warning", "odd"]
 
 
 # -- acknowledgements ------------------------------------------------------------------------------
@@ -147,12 +147,14 @@ def test_a_silence_is_changed_in_place_or_followed_by_another(services: Alerting
     other = replace(longer, matchers=parse_matchers('app="pay"'))
     after = services.queries.change_silence(added.id, other, "ada", "test")
     assert after.id != added.id
-    states = {one.id: one.state(services.clock.now) for one in services.queries.silences(services.clock.now)}
+    states = {
+        item.id: item.state(services.clock.now) for item in services.queries.silences(services.clock.now)
+    }
     assert states == {after.id: SilenceState.ACTIVE, added.id: SilenceState.EXPIRED}
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("wrong", "text"),
     [
         ({"matchers": ()}, "at least one matcher"),
         ({"matchers": parse_matchers('app=~".*"')}, "since all alerts would be silenced"),
@@ -160,10 +162,10 @@ def test_a_silence_is_changed_in_place_or_followed_by_another(services: Alerting
         ({"created_by": ""}, "needs a creator"),
     ],
 )
-def test_what_is_wrong_with_a_silence_is_said(
-    services: AlertingServices, wrong: dict[str, object], words: str
+def test_what_is_wrong_with_a_silence_is_stated(
+    services: AlertingServices, wrong: dict[str, object], text: str
 ) -> None:
-    with pytest.raises(BadRequest, match=words):
+    with pytest.raises(BadRequest, match=text):
         services.queries.add_silence(replace(silence(services), **wrong), "ada", "test")
     assert services.queries.silences(services.clock.now) == ()
 
@@ -179,7 +181,7 @@ def test_silences_are_bounded_and_ended_ones_do_not_count(
     services.queries.add_silence(silence(services), "ada", "test")
 
 
-def test_a_silence_that_is_not_there_is_said(services: AlertingServices) -> None:
+def test_a_silence_that_is_not_there_is_stated(services: AlertingServices) -> None:
     for ask in (services.queries.silence, lambda id: services.queries.expire_silence(id, "ada", "test")):
         with pytest.raises(NotFound, match="no silence gone"):
             ask("gone")
@@ -188,7 +190,7 @@ def test_a_silence_that_is_not_there_is_said(services: AlertingServices) -> None
 # -- the log ---------------------------------------------------------------------------------------
 
 
-def test_the_log_and_the_groups_show_what_was_told(services: AlertingServices) -> None:
+def test_the_log_and_the_groups_show_what_was_reported(services: AlertingServices) -> None:
     found = fire(services, "up")
     services.look()
     (note,) = services.queries.notes(10, found["Down"].alert.fingerprint)

@@ -26,7 +26,7 @@ class Rules:
         self.running = Evaluation(book(*texts), self.figures, self.store.save, "")
 
     def states(self) -> dict[str, AlertState]:
-        return {f"{one.rule}": one.alert.state for one in self.running.alerts()}
+        return {f"{alert.rule}": alert.alert.state for alert in self.running.alerts()}
 
     def again(self, *texts: str, now: float) -> Rules:
         """After a restart, with what was stored."""
@@ -39,9 +39,9 @@ class Rules:
 def test_an_alert_is_stored_with_its_reason_and_the_time_of_the_evaluation() -> None:
     rules = Rules(rule())
     rules.running.tick(NOW)
-    (one,) = rules.running.alerts()
-    assert (one.group, one.rule, one.alert.state) == ("f;one", "Up", FIRING)
-    assert one.reason == "the condition holds"
+    (item,) = rules.running.alerts()
+    assert (item.group, item.rule, item.alert.state) == ("f;one", "Up", FIRING)
+    assert item.reason == "the condition holds"
     assert rules.store.became() == [("Up", FIRING)]
     assert rules.store.evaluated == {"f;one": NOW}
     assert rules.figures.recorded == ["f;one"]
@@ -63,11 +63,11 @@ def test_states_go_on_when_a_rule_is_put_before_another() -> None:
     rules.running.replace(book(rule("First", "down == 1") + rule(for_="1m")), NOW + 1)
     rules.running.tick(NOW + 60)
     assert rules.states() == {"Up": FIRING}
-    (one,) = rules.running.alerts()
-    assert one.alert.active_at == NOW
+    (item,) = rules.running.alerts()
+    assert item.alert.active_at == NOW
 
 
-def test_a_rule_that_goes_ends_its_alerts_and_they_are_there_to_be_told() -> None:
+def test_a_rule_that_goes_ends_its_alerts_and_they_are_there_to_be_reported() -> None:
     rules = Rules(rule() + rule("Stays"))
     rules.running.tick(NOW)
     rules.running.replace(book(rule("Stays")), NOW + 5)
@@ -115,7 +115,7 @@ def test_a_group_is_evaluated_once_a_slot_and_what_was_missed_is_counted() -> No
     assert (group.missed, group.evaluated_at) == (2, NOW + 60)
 
 
-def test_only_groups_that_read_the_life_of_queries_are_evaluated_at_once() -> None:
+def test_only_groups_that_read_the_lifecycle_of_queries_are_evaluated_at_once() -> None:
     rules = Rules(rule(), rule("Failed", STATUS))
     rules.figures.set("spark_streaming_query_status", 1, status="failed", app="shop")
     rules.running.evaluate_immediate(NOW)
@@ -269,11 +269,11 @@ def test_a_rule_shows_what_lives_of_it() -> None:
     rules = Rules(rule() + rule("Waits", for_="1h"))
     rules.running.tick(NOW)
     (view,) = rules.running.groups()
-    assert [len(one.alerts) for one in view.rules] == [1, 1]
+    assert [len(item.alerts) for item in view.rules] == [1, 1]
     assert view.interval == 15.0
     rules.figures.set("up", 1, app="shop")
     rules.running.tick(NOW + 15)
-    assert [one.alerts for one in rules.running.groups()[0].rules] == [(), ()]
+    assert [item.alerts for item in rules.running.groups()[0].rules] == [(), ()]
 
 
 def test_reasons_are_forgotten_with_their_alerts() -> None:
@@ -290,8 +290,8 @@ def test_reasons_are_forgotten_with_their_alerts() -> None:
 def test_alerts_of_a_stranger_group_keep_the_name_of_their_group() -> None:
     rules = Rules(rule())
     rules.running.tick(NOW)
-    (one,) = rules.running.alerts()
+    (item,) = rules.running.alerts()
     after = Rules()
-    after.running.load([StoredAlert("g;gone", "Up", one.alert, "")], {}, NOW)
+    after.running.load([StoredAlert("g;gone", "Up", item.alert, "")], {}, NOW)
     assert after.running.group_name("g;gone") == "gone"
     assert [view.group.name for view in after.running.groups()] == []

@@ -17,9 +17,9 @@ def group(rule: str) -> RuleGroup:
     return found
 
 
-def test_of_the_rules_that_ship_one_group_hears_at_once_and_of_running_and_idle_nothing() -> None:
+def test_of_the_rules_that_ship_one_group_receives_at_once_and_of_running_and_idle_nothing() -> None:
     groups, _ = load(render())
-    assert [one.name for one in groups if is_immediate(one)] == ["streaming-availability"]
+    assert [item.name for item in groups if is_immediate(item)] == ["streaming-availability"]
     assert {QueryStatus.FAILED, QueryStatus.STUCK} <= watched_statuses(groups)
     assert not {QueryStatus.RUNNING, QueryStatus.IDLE, QueryStatus.STARTING} & watched_statuses(groups)
 

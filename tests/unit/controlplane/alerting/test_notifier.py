@@ -95,7 +95,7 @@ def reasons(recorder: Recorder) -> list[str]:
 # -- telling and noting ----------------------------------------------------------------------------
 
 
-def test_a_group_is_told_after_its_wait_and_noted_with_what_is_known_now() -> None:
+def test_a_group_is_reported_after_its_wait_and_noted_with_what_is_known_now() -> None:
     team = Team(hook := Recorder("hook"))
     team.take(lag())
     team.look()
@@ -111,7 +111,7 @@ def test_a_group_is_told_after_its_wait_and_noted_with_what_is_known_now() -> No
     )
 
 
-def test_of_two_receivers_of_one_name_only_the_one_that_failed_is_told_again() -> None:
+def test_of_two_receivers_of_one_name_only_the_one_that_failed_is_reported_again() -> None:
     fails, takes = Recorder("a", failures=[refusal("503")]), Recorder("b")
     team = Team(fails, takes)
     team.take(lag())
@@ -145,8 +145,8 @@ def test_a_note_of_nothing_new_is_not_repeated_for_another_number() -> None:
 
 
 def test_a_failure_is_noted_once_for_each_kind() -> None:
-    words = ["the hook answered 503", "the hook answered 502", "it could not be reached"]
-    team = Team(Recorder("hook", failures=[refusal(one) for one in words]))
+    text = ["the hook answered 503", "the hook answered 502", "it could not be reached"]
+    team = Team(Recorder("hook", failures=[refusal(word) for word in text]))
     team.take(lag())
     for _ in range(6):
         team.look(600)
@@ -155,7 +155,7 @@ def test_a_failure_is_noted_once_for_each_kind() -> None:
     assert team.notifier.sent == 1
 
 
-def test_a_route_that_leads_to_nobody_says_so_once() -> None:
+def test_a_route_that_leads_to_nobody_states_so_once() -> None:
     team = Team()
     team.take(lag())
     for _ in range(3):
@@ -174,7 +174,7 @@ def test_while_an_alert_that_fires_has_the_labels_of_one_that_ended_it_fires() -
         assert [message.status for message in hook.messages] == ["firing"]
 
 
-def test_an_alert_that_fires_anew_after_it_ended_in_silence_is_told_at_once() -> None:
+def test_an_alert_that_fires_anew_after_it_ended_in_silence_is_reported_at_once() -> None:
     team = Team(hook := Recorder("hook"))
     team.take(lag())
     team.look(WAIT)
@@ -187,7 +187,7 @@ def test_an_alert_that_fires_anew_after_it_ended_in_silence_is_told_at_once() ->
     assert reasons(hook) == ["first notification"] * 2
 
 
-def test_what_changes_while_a_message_is_on_its_way_is_told_with_the_next(started: list[Team]) -> None:
+def test_what_changes_while_a_message_is_on_its_way_is_reported_with_the_next(started: list[Team]) -> None:
     door = Door()
     team = run(started, Team(door))
     team.clock.now += WAIT
@@ -266,7 +266,7 @@ def test_a_message_that_is_on_its_way_at_the_stop_is_noted(started: list[Team]) 
 # -- a store that is away --------------------------------------------------------------------------
 
 
-def test_with_the_store_down_people_are_told_and_it_is_noted_later_once_and_in_order(
+def test_with_the_store_down_people_are_reported_and_it_is_noted_later_once_and_in_order(
     started: list[Team],
 ) -> None:
     team = Team(hook := Recorder("hook"))
@@ -282,13 +282,15 @@ def test_with_the_store_down_people_are_told_and_it_is_noted_later_once_and_in_o
     assert [note.at for note in team.store.notes] == [NOW + WAIT, NOW + WAIT + INTERVAL]
 
 
-def test_a_store_that_stays_away_is_said_and_asked_once_in_a_round(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_stays_away_is_stated_and_asked_once_in_a_round(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     team = Team(*[Recorder(f"hook {number}") for number in range(5)])
     team.store.down = True
     team.take(lag())
     with caplog.at_level(logging.ERROR):
         team.look(WAIT)
-    assert len([one for one in caplog.records if one.levelno == logging.ERROR]) == 1
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
     assert team.store.asked == 1  # a store that hangs takes seconds each time
 
 
@@ -296,11 +298,11 @@ def test_a_note_that_cannot_be_stored_at_all_does_not_stop_the_next(caplog: pyte
     team = Team(hook := Recorder("hook"))
     keep, refused = team.store.keep, []
 
-    def keeps(note: NotificationLogEntry, told: NotificationState | None) -> None:
+    def keeps(note: NotificationLogEntry, reported: NotificationState | None) -> None:
         if not refused:
             refused.append(note)
             raise ValueError("no")
-        keep(note, told)
+        keep(note, reported)
 
     team.notifier = Notifier(team.book, team.silence_state, keeps, "", team.clock)
     team.take(lag(), lag("pay"))
@@ -312,7 +314,7 @@ def test_a_note_that_cannot_be_stored_at_all_does_not_stop_the_next(caplog: pyte
 # -- restarts --------------------------------------------------------------------------------------
 
 
-def test_what_was_told_survives_a_restart() -> None:
+def test_what_was_reported_survives_a_restart() -> None:
     before = Team(hook := Recorder("hook"))
     before.take(lag())
     before.look(WAIT)
@@ -325,7 +327,7 @@ def test_what_was_told_survives_a_restart() -> None:
 
 
 @pytest.mark.parametrize("ago", [10.0, 100_000.0])
-def test_an_alert_that_ended_before_the_restart_is_told_as_resolved_to_whom_knows_that_it_fired(
+def test_an_alert_that_ended_before_the_restart_is_reported_as_resolved_to_whom_knows_that_it_fired(
     ago: float,
 ) -> None:
     before = Team(hook := Recorder("hook"))
@@ -336,11 +338,11 @@ def test_an_alert_that_ended_before_the_restart_is_told_as_resolved_to_whom_know
     after = before.again(ended, unheard)
     after.look()
     assert reasons(hook) == ["first notification", "all alerts resolved"]
-    assert [one.labels["app"] for one in hook.messages[1].alerts] == ["shop"]
+    assert [item.labels["app"] for item in hook.messages[1].alerts] == ["shop"]
     assert after.notifier.groups() == ()
 
 
-def test_an_alert_that_fired_before_the_restart_and_was_not_told_is_told() -> None:
+def test_an_alert_that_fired_before_the_restart_and_was_not_reported_is_reported() -> None:
     after = Team(hook := Recorder("hook")).again(lag())
     after.look(WAIT)
     assert reasons(hook) == ["first notification"]
@@ -349,7 +351,7 @@ def test_an_alert_that_fired_before_the_restart_and_was_not_told_is_told() -> No
 # -- other routes ----------------------------------------------------------------------------------
 
 
-def test_with_other_routes_alerts_are_told_to_others() -> None:
+def test_with_other_routes_alerts_are_reported_to_others() -> None:
     team = Team(hook := Recorder("hook"), other=(new := Recorder("new"),))
     team.take(lag())
     team.look(WAIT)
@@ -364,7 +366,7 @@ def test_with_other_routes_alerts_are_told_to_others() -> None:
     )
 
 
-def test_with_the_same_routes_nothing_is_told_again() -> None:
+def test_with_the_same_routes_nothing_is_reported_again() -> None:
     team = Team(hook := Recorder("hook"))
     team.take(lag())
     team.look(WAIT)
@@ -373,7 +375,9 @@ def test_with_the_same_routes_nothing_is_told_again() -> None:
     assert len(hook.messages) == 1
 
 
-def test_a_group_that_went_with_its_route_while_it_was_told_does_not_come_back(started: list[Team]) -> None:
+def test_a_group_that_went_with_its_route_while_it_was_reported_does_not_come_back(
+    started: list[Team],
+) -> None:
     door = Door()
     team = run(started, Team(door))
     team.clock.now += WAIT
@@ -404,16 +408,16 @@ def test_a_clock_that_is_set_back_does_not_keep_a_group_waiting(started: list[Te
 def test_groups_that_are_over_leave_nothing_in_memory() -> None:
     team = Team(Recorder("hook"))
     for number in range(20):
-        team.take(one := lag(f"app {number}", at=team.clock.now))
+        team.take(item := lag(f"app {number}", at=team.clock.now))
         team.look(WAIT)
-        team.take(resolved(one, team.clock.now))
+        team.take(resolved(item, team.clock.now))
         team.look(INTERVAL)
     notifier = team.notifier
     assert (notifier.groups(), notifier._last_entries, notifier._states) == ((), {}, {})
     assert len(team.store.notes) == 40
 
 
-def test_a_group_of_thousands_is_taken_and_told_as_one() -> None:
+def test_a_group_of_thousands_is_taken_and_reported_as_one() -> None:
     team = Team(hook := Recorder("hook"), routes=ROUTES.replace("[app]", "[alertname]"))
     many = [lag(f"app {number}") for number in range(3_000)]
     team.take(*many)

@@ -44,10 +44,10 @@ class Schedulers:
 
 @pytest.fixture
 def schedulers() -> Iterator[Schedulers]:
-    one = Schedulers()
-    one.scheduler.start()
-    yield one
-    one.scheduler.stop()
+    item = Schedulers()
+    item.scheduler.start()
+    yield item
+    item.scheduler.stop()
 
 
 def test_a_slot_is_ticked_once_and_what_was_missed_is_left_out(schedulers: Schedulers) -> None:
@@ -90,7 +90,7 @@ def test_rules_that_do_not_run_are_late_even_if_looks_between_succeed(schedulers
     assert eventually(lambda: schedulers.scheduler.problems() == [])
 
 
-def test_a_beat_that_fails_is_followed_by_the_next(schedulers: Schedulers) -> None:
+def test_a_heartbeat_that_fails_is_followed_by_the_next(schedulers: Schedulers) -> None:
     schedulers.fails = {"tick", "look"}
     schedulers.at(NOW + 15)
     schedulers.at(NOW + 30)
@@ -130,7 +130,7 @@ def test_slots_come_by_themselves_in_real_time() -> None:
         scheduler.stop()
 
 
-def test_a_beat_that_is_stopped_says_so_and_does_nothing_more() -> None:
+def test_a_heartbeat_that_is_stopped_states_so_and_does_nothing_more() -> None:
     schedulers = Schedulers()
     schedulers.scheduler.start()
     schedulers.scheduler.stop()

@@ -28,14 +28,14 @@ def mistakes(settings: Settings) -> list[str]:
     return str(refused.value).splitlines()
 
 
-def test_without_files_the_shipped_rules_tell_one_webhook() -> None:
+def test_without_files_the_shipped_rules_report_one_webhook() -> None:
     book = load(Settings(webhook="http://hook/"))
     assert {group.source for group in book.groups} == {SHIPPED}
     assert [receiver.name for receiver in book.receivers["default"]] == ["default/webhook[0]"]
     assert book.interval == 15.0
 
 
-def test_without_an_address_nobody_is_told() -> None:
+def test_without_an_address_nobody_is_reported() -> None:
     assert load(Settings()).receivers == {"default": ()}
 
 

@@ -15,7 +15,7 @@ def states(services: AlertingServices) -> dict[str, str]:
     return {view.alert.rule: view.alert.state.value for view in services.queries.alerts(services.clock.now)}
 
 
-def told(services: AlertingServices) -> list[str]:
+def reported(services: AlertingServices) -> list[str]:
     return [message.reason.value for message in services.hook.messages]
 
 
@@ -40,26 +40,28 @@ def test_an_alert_goes_its_way_through_scrape_rules_store_and_message(services: 
     services.tick()
     services.look()
     assert services.series.scraped == [services.clock.now - 10]
-    assert (states(services), told(services)) == ({"Down": "firing"}, ["first notification"])
+    assert (states(services), reported(services)) == ({"Down": "firing"}, ["first notification"])
     (view,) = services.opened().queries.alerts(services.clock.now)
     assert (view.alert.rule, view.reason) == ("Down", "the condition holds")
 
 
-def test_after_a_restart_nothing_is_told_again_and_the_end_is_told(services: AlertingServices) -> None:
+def test_after_a_restart_nothing_is_reported_again_and_the_end_is_reported(
+    services: AlertingServices,
+) -> None:
     services.series.set("up", 0, app="shop")
     services.tick()
     services.look()
     services.service = services.opened()
     services.look(60)
-    assert told(services) == ["first notification"]
+    assert reported(services) == ["first notification"]
     services.series.set("up", 1, app="shop")
     services.tick()
     services.look(300)
-    assert told(services) == ["first notification", "all alerts resolved"]
+    assert reported(services) == ["first notification", "all alerts resolved"]
 
 
 @pytest.mark.parametrize("away", [60.0, RESOLVED_RETENTION_SECONDS + 60, 7 * 86_400.0])
-def test_an_end_that_was_stored_but_not_told_is_told_after_the_restart(
+def test_an_end_that_was_stored_but_not_reported_is_reported_after_the_restart(
     services: AlertingServices, away: float
 ) -> None:
     services.series.set("up", 0, app="shop")
@@ -71,10 +73,10 @@ def test_an_end_that_was_stored_but_not_told_is_told_after_the_restart(
     services.service = services.opened()
     services.tick()
     services.look(300)
-    assert told(services) == ["first notification", "all alerts resolved"]
+    assert reported(services) == ["first notification", "all alerts resolved"]
     services.service = services.opened()
     services.look(300)
-    assert len(told(services)) == 2
+    assert len(reported(services)) == 2
 
 
 def test_other_rules_are_taken_up_and_the_series_they_read_too(services: AlertingServices) -> None:
@@ -87,7 +89,7 @@ def test_other_rules_are_taken_up_and_the_series_they_read_too(services: Alertin
     assert {view.rule.name for group in services.queries.rules() for view in group.rules} == {"Gone", "Slow"}
 
 
-def test_a_rule_that_moves_to_another_group_is_told_as_firing_only(services: AlertingServices) -> None:
+def test_a_rule_that_moves_to_another_group_is_reported_as_firing_only(services: AlertingServices) -> None:
     services.series.set("up", 0, app="shop")
     services.tick()
     services.look()
@@ -95,7 +97,7 @@ def test_a_rule_that_moves_to_another_group_is_told_as_firing_only(services: Ale
     services.tick()
     for _ in range(4):
         services.look(300)
-    assert told(services) == ["first notification"]
+    assert reported(services) == ["first notification"]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_what_is_old_is_forgotten_but_not_of_what_still_fires(services: Alerting
     services.service.prune(services.clock.now - 14 * 86_400)
     services.service = services.opened()
     services.look(0)
-    assert told(services) == ["first notification"]
+    assert reported(services) == ["first notification"]
     (again,) = services.queries.alerts(services.clock.now)
     assert again.acknowledgement is not None and again.acknowledgement.by == "ada"
 

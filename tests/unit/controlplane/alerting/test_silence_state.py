@@ -17,7 +17,7 @@ def test_a_silence_is_changed_in_its_place() -> None:
     silence_state.put([ONE, replace(ONE, id="b")])
     silence_state.put([longer := replace(ONE, ends_at=9.0)])
     assert (silence_state.silence("a"), silence_state.silence("c")) == (longer, None)
-    assert [one.id for one in silence_state.silences] == ["a", "b"]
+    assert [silence.id for silence in silence_state.silences] == ["a", "b"]
 
 
 def test_what_is_loaded_takes_the_place_of_all_that_was_there() -> None:
@@ -25,5 +25,5 @@ def test_what_is_loaded_takes_the_place_of_all_that_was_there() -> None:
     silence_state.put([ONE])
     silence_state.acknowledge(Acknowledgement("f", 1.0, "ada", 2.0))
     silence_state.load([replace(ONE, id="b")], [])
-    assert [one.id for one in silence_state.silences] == ["b"]
+    assert [silence.id for silence in silence_state.silences] == ["b"]
     assert silence_state.acknowledgements == ()

@@ -24,8 +24,8 @@ from tests.unit.alerts.examples import alert, resolved
 NOW = 1_795_152_000.0
 
 
-def view(one: Alert, **more: object) -> AlertView:
-    return replace(AlertView(one, "life", "the condition holds"), **more)
+def view(item: Alert, **more: object) -> AlertView:
+    return replace(AlertView(item, "life", "the condition holds"), **more)
 
 
 def pending(name: str, at: float, **labels: str) -> Alert:
@@ -42,7 +42,7 @@ def test_firing_comes_first_then_the_worst_then_the_newest() -> None:
         view(alert("New", 2000.0, severity="critical")),
         view(alert("Warning", 3000.0, severity="warning")),
     ]
-    names = [one.alert.rule for one in alerting.in_order(views)]
+    names = [item.alert.rule for item in alerting.in_order(views)]
     assert names == ["New", "Old", "Warning", "Info", "Odd", "Waits", "Over"]
 
 
@@ -55,7 +55,7 @@ def test_counts_are_of_all_and_the_list_of_the_states_asked_for() -> None:
         view(resolved(alert("D"), 2.0)),
     ]
     body = alerting.alerts_body(views, {AlertState.PENDING}, NOW)
-    assert [one.name for one in body.alerts] == ["C"]
+    assert [item.name for item in body.alerts] == ["C"]
     assert body.counts.model_dump() == {
         "firing": 2,
         "pending": 1,
@@ -66,21 +66,21 @@ def test_counts_are_of_all_and_the_list_of_the_states_asked_for() -> None:
     assert len(alerting.alerts_body(views, (), NOW).alerts) == 4
 
 
-def test_an_alert_says_null_for_what_it_does_not_know() -> None:
+def test_an_alert_states_null_for_what_it_does_not_know() -> None:
     body = alerting.alert_body(view(replace(alert("A", severity="page"), value=math.inf)))
     assert (body.value, body.app, body.query, body.query_id, body.notified) == (None,) * 5
     assert (body.severity, body.labels["severity"]) == ("", "page")
 
 
-def test_an_alert_names_who_mutes_it_who_works_on_it_and_what_was_told() -> None:
+def test_an_alert_names_who_inhibits_it_who_works_on_it_and_what_was_reported() -> None:
     note = NotificationLogEntry(NOW, "pager/webhook[0]", "{}", DeliveryOutcome.SENT, "first", ("f",))
-    one = view(
+    item = view(
         alert("A"),
         inhibited_by=(alert("B"),),
         acknowledgement=Acknowledgement("f", 1.0, "ada", NOW, "on it"),
         notified=note,
     )
-    body = alerting.alert_body(one).model_dump()
+    body = alerting.alert_body(item).model_dump()
     assert body["inhibited_by"] == [{"fingerprint": alert("B").fingerprint, "name": "B"}]
     assert body["acknowledged"] == {"by": "ada", "at": "2026-11-20T05:20:00.000Z", "comment": "on it"}
     assert body["notified"]["receiver"] == "pager/webhook[0]"
@@ -142,7 +142,7 @@ def rule(**fields: object) -> Rule:
         (RuleView(rule(), (resolved(alert("A"), 2.0),), evaluated_at=NOW), "inactive", "ok"),
     ],
 )
-def test_a_rule_says_how_it_is_and_how_it_fares(shown: RuleView, state: str, health: str) -> None:
+def test_a_rule_states_how_it_is_and_how_it_fares(shown: RuleView, state: str, health: str) -> None:
     group = RuleGroup("life", (shown.rule,), source="rules.yaml")
     body = alerting.group_body(GroupView(group, 15.0, rules=(shown,)))
     assert (body.key, body.file, body.evaluated_at) == ("rules.yaml;life", "rules.yaml", None)
@@ -156,7 +156,7 @@ def test_all_mistakes_of_rules_are_in_the_answer() -> None:
     assert len(raised.value.detail["mistakes"]) == 5
 
 
-def test_a_replay_says_what_was_cut() -> None:
+def test_a_replay_states_what_was_cut() -> None:
     found = RuleReplay(
         episodes=(Episode("A", "g", {"a": "b"}, NOW, NOW, math.nan),),
         problems=(Problem("B", "many", NOW, 3),),

@@ -45,8 +45,8 @@ VIEWS = (FIRING, SILENCED, INHIBITED, BOTH, PENDING, OVER)
 def test_alerts_pass_by_their_state(active: bool, silenced: bool, inhibited: bool, names: str) -> None:
     asked = filter_of((), active, silenced, inhibited, None)
     found = alertmanager.alerts(VIEWS, asked, URL, NOW)
-    assert sorted(one["labels"]["alertname"] for one in found) == sorted(names)
-    assert [one["fingerprint"] for one in found] == sorted(one["fingerprint"] for one in found)
+    assert sorted(item["labels"]["alertname"] for item in found) == sorted(names)
+    assert [item["fingerprint"] for item in found] == sorted(item["fingerprint"] for item in found)
 
 
 def test_the_pattern_of_receivers_is_anchored() -> None:
@@ -64,7 +64,7 @@ def test_groups_without_an_alert_that_passes_are_left_out() -> None:
     asked = filter_of((), True, False, False, None)
     [shown] = alertmanager.groups([empty, ended, group], VIEWS, asked, URL, NOW)
     assert (shown["labels"], shown["receiver"]) == ({"app": "x"}, {"name": "team"})
-    assert [one["labels"]["alertname"] for one in shown["alerts"]] == ["A"]
+    assert [item["labels"]["alertname"] for item in shown["alerts"]] == ["A"]
     assert alertmanager.groups([group], VIEWS, filter_of((), True, True, True, "pager"), URL, NOW) == []
 
 
@@ -81,24 +81,24 @@ def test_silences_come_as_alertmanager_sorts_them() -> None:
         silence("ends later", -60, 20),
         silence("ends soon", -60, 10),
     ]
-    shown = [one["id"] for one in alertmanager.silences(found, (), NOW)]
-    assert shown == [one.id for one in reversed(found)]
+    shown = [item["id"] for item in alertmanager.silences(found, (), NOW)]
+    assert shown == [item.id for item in reversed(found)]
 
 
 def test_a_filter_of_silences_names_matchers_that_they_have() -> None:
-    one = silence("s", -1, 9, Matcher("a", "=", "b"), Matcher("c", "=~", "d"))
-    assert alertmanager.silences([one], ['a="b"'], NOW)
-    assert alertmanager.silences([one], ['a="b"', 'c=~"d"'], NOW)
-    assert not alertmanager.silences([one], ['c="d"'], NOW)
-    assert not alertmanager.silences([one], ['a=~"b"'], NOW)
+    item = silence("s", -1, 9, Matcher("a", "=", "b"), Matcher("c", "=~", "d"))
+    assert alertmanager.silences([item], ['a="b"'], NOW)
+    assert alertmanager.silences([item], ['a="b"', 'c=~"d"'], NOW)
+    assert not alertmanager.silences([item], ['c="d"'], NOW)
+    assert not alertmanager.silences([item], ['a=~"b"'], NOW)
 
 
 @pytest.mark.parametrize("operator", ["=", "!=", "=~", "!~"])
 def test_matchers_come_back_as_they_were_shown(operator: str) -> None:
-    one = silence("s", -1, 9, Matcher("a", operator, "b"))
-    shown = alertmanager.silence(one, NOW)
-    back = alertmanager.silence_of(PostableSilence.model_validate(shown), one, NOW)
-    assert (back.matchers, back.starts_at) == (one.matchers, one.starts_at)
+    item = silence("s", -1, 9, Matcher("a", operator, "b"))
+    shown = alertmanager.silence(item, NOW)
+    back = alertmanager.silence_of(PostableSilence.model_validate(shown), item, NOW)
+    assert (back.matchers, back.starts_at) == (item.matchers, item.starts_at)
 
 
 def test_a_new_silence_does_not_begin_in_the_past_and_a_changed_one_may() -> None:

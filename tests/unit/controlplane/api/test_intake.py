@@ -64,8 +64,8 @@ def test_a_body_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_bodies_share_one_budget_and_give_it_back() -> None:
     budget = intake.BodyBudget(10)
-    with intake.Claim(budget) as one, intake.Claim(budget) as two:
-        one.take(8)
+    with intake.Claim(budget) as item, intake.Claim(budget) as two:
+        item.take(8)
         with pytest.raises(StoreUnavailable):
             two.take(3)
         assert budget.held == 8

@@ -9,7 +9,7 @@ import pytest
 from controlplane.api.limiter import EvaluationLimiter, LimiterTimeout
 
 
-def test_who_comes_when_all_seats_are_taken_waits_for_one() -> None:
+def test_who_comes_when_all_slots_are_taken_waits_for_one() -> None:
     async def play() -> list[str]:
         limiter, seen, leave = EvaluationLimiter(1, 30.0), [], asyncio.Event()
 

@@ -116,7 +116,7 @@ def test_each_kind_of_value_has_its_shape() -> None:
 def test_a_matrix_prints_every_value_as_an_instant_does(found: list[tuple[float, float]]) -> None:
     series = [series_of({"n": f"{n:05}"}, {shift: value, 1.0: 2.0}) for n, (value, shift) in enumerate(found)]
     body = data(prometheus.result(Matrix(series), 1.0))["result"]
-    assert [one["values"] for one in body] == [
+    assert [item["values"] for item in body] == [
         [[shift, prometheus.number(value)], [1, "2"]] for value, shift in found
     ]
 
@@ -127,7 +127,7 @@ def test_labels_of_any_text_come_back_whole() -> None:
     assert data(body)["result"][0]["metric"] == strange
 
 
-def test_what_is_cut_to_a_limit_says_so_and_nothing_else_warns() -> None:
+def test_what_is_cut_to_a_limit_states_so_and_nothing_else_warns() -> None:
     vector = Vector([Sample({"a": str(n)}, 1.0) for n in range(3)])
     cut = json.loads(prometheus.result(vector, 1.0, limit=2))
     assert (len(cut["data"]["result"]), cut["warnings"]) == (2, [prometheus.CUT])
@@ -188,7 +188,7 @@ def names(found: Json) -> list[str]:
     return [rule["name"] for group in found["groups"] for rule in group["rules"]]
 
 
-def test_a_group_says_how_its_evaluation_went() -> None:
+def test_a_group_states_how_its_evaluation_went() -> None:
     first, second = shown()["groups"]
     assert (first["name"], first["file"], first["interval"], first["limit"]) == ("first", "rules.yml", 30, 9)
     assert first["lastEvaluation"] == "2026-11-20T07:16:56.000Z"
@@ -265,7 +265,7 @@ def test_groups_come_in_pages_until_there_is_none_left() -> None:
         shown(page=1, token="of yesterday")
 
 
-def test_alerts_that_have_ended_are_not_told_and_those_kept_firing_say_since_when() -> None:
+def test_alerts_that_have_ended_are_not_reported_and_those_kept_firing_say_since_when() -> None:
     fires = views()[0].rules[1].alerts[0]
     ended = replace(fires, state=AlertState.RESOLVED, resolved_at=NOW)
     kept = replace(fires, gone_since=NOW - 60)

@@ -94,7 +94,7 @@ def test_a_range_query_needs_its_times_and_at_most_11_000_points() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "words"),
+    ("parameters", "expected"),
     [
         ({"end": "2", "step": "1"}, '"start"'),
         ({"start": "1", "step": "1"}, '"end"'),
@@ -107,8 +107,8 @@ def test_a_range_query_needs_its_times_and_at_most_11_000_points() -> None:
         ({"start": "0", "end": "11001", "step": "1"}, "exceeded maximum resolution of 11,000 points"),
     ],
 )
-def test_a_bad_range_is_refused_in_words(parameters: dict[str, str], words: str) -> None:
-    with pytest.raises(PrometheusError, match=words) as caught:
+def test_a_bad_range_is_refused_in_text(parameters: dict[str, str], expected: str) -> None:
+    with pytest.raises(PrometheusError, match=expected) as caught:
         stretch(asked(**parameters))
     assert caught.value.code == "bad_data"
 

@@ -57,7 +57,7 @@ def test_without_a_selector_all_that_is_live_is_found_without_empty_labels() -> 
         ]
     )
     found = find(series, [], NOW - 3600, NOW, NOW)
-    assert [dict(one) for one in found.series] == [
+    assert [dict(each_series) for each_series in found.series] == [
         {"__name__": "down"},
         {"__name__": "up", "query": "a"},
         {"__name__": "up", "query": "b"},
@@ -80,7 +80,7 @@ def test_a_sample_at_the_very_start_counts() -> None:
     assert values(find(series, [UP], NOW - 60, NOW, NOW).series, "query") == ["edge"]
 
 
-def test_a_selector_without_a_metric_finds_what_is_live_and_says_so_of_the_past() -> None:
+def test_a_selector_without_a_metric_finds_what_is_live_and_states_so_of_the_past() -> None:
     series = FakeSeries(live_readings=[("up", {"query": "a"}, 1.0), ("up", {"query": "b"}, 1.0)])
     unnamed = (Matcher("query", "=", "a"),)
     now, past = find(series, [unnamed], NOW - 60, NOW, NOW), find(series, [unnamed], 0.0, NOW - 86400, NOW)

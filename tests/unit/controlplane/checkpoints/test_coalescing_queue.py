@@ -16,7 +16,7 @@ def gate() -> threading.Event:
 
 
 @pytest.fixture
-def lane(gate: threading.Event) -> Iterator[CoalescingQueue]:
+def queue(gate: threading.Event) -> Iterator[CoalescingQueue]:
     """A lane whose thread is held in a first job until the gate opens."""
     made, begun = CoalescingQueue("test-lane", 3, 100), threading.Event()
     made.start()
@@ -33,54 +33,54 @@ def lane(gate: threading.Event) -> Iterator[CoalescingQueue]:
 
 
 def test_jobs_are_done_in_turn_and_of_one_key_the_newest_only(
-    lane: CoalescingQueue, gate: threading.Event
+    queue: CoalescingQueue, gate: threading.Event
 ) -> None:
     done: list[str] = []
     over = threading.Event()
-    lane.put("a", lambda: done.append("a, old"))
-    lane.put("b", lambda: done.append("b"))
-    lane.put("a", lambda: done.append("a, new"))
+    queue.put("a", lambda: done.append("a, old"))
+    queue.put("b", lambda: done.append("b"))
+    queue.put("a", lambda: done.append("a, new"))
     gate.set()
-    lane.put("last", over.set)
+    queue.put("last", over.set)
     assert over.wait(5)
     assert done == ["b", "a, new"]
 
 
-def test_what_does_not_fit_is_refused(lane: CoalescingQueue) -> None:
-    assert [lane.put(key, lambda: None) for key in "abcd"] == [True, True, True, False]
-    assert lane.put("a", lambda: None), "it takes the place of its elder"
+def test_what_does_not_fit_is_refused(queue: CoalescingQueue) -> None:
+    assert [queue.put(key, lambda: None) for key in "abcd"] == [True, True, True, False]
+    assert queue.put("a", lambda: None), "it takes the place of its elder"
 
 
-def test_job_above_the_weight_limit_is_refused_and_weight_is_released(lane: CoalescingQueue) -> None:
-    assert lane.put("a", lambda: None, 90)
-    assert not lane.put("b", lambda: None, 20)
-    assert lane.put("a", lambda: None, 10)
-    assert lane.put("b", lambda: None, 90)
+def test_job_above_the_weight_limit_is_refused_and_weight_is_released(queue: CoalescingQueue) -> None:
+    assert queue.put("a", lambda: None, 90)
+    assert not queue.put("b", lambda: None, 20)
+    assert queue.put("a", lambda: None, 10)
+    assert queue.put("b", lambda: None, 90)
 
 
-def test_a_job_that_fails_does_not_end_the_thread(lane: CoalescingQueue, gate: threading.Event) -> None:
+def test_a_job_that_fails_does_not_end_the_thread(queue: CoalescingQueue, gate: threading.Event) -> None:
     over = threading.Event()
-    lane.put("a", list[int]().pop)
-    lane.put("b", over.set)
+    queue.put("a", list[int]().pop)
+    queue.put("b", over.set)
     gate.set()
     assert over.wait(5)
 
 
-def test_after_the_stop_nothing_is_taken(lane: CoalescingQueue, gate: threading.Event) -> None:
+def test_after_the_stop_nothing_is_taken(queue: CoalescingQueue, gate: threading.Event) -> None:
     gate.set()
-    lane.stop()
-    assert not lane.put("a", lambda: None)
+    queue.stop()
+    assert not queue.put("a", lambda: None)
 
 
 def test_what_is_too_heavy_leaves_the_job_of_its_key_that_waits_already(
-    lane: CoalescingQueue, gate: threading.Event
+    queue: CoalescingQueue, gate: threading.Event
 ) -> None:
     done: list[str] = []
     over = threading.Event()
-    assert lane.put("a", lambda: done.append("a"), 60)
-    assert not lane.put("a", lambda: done.append("a, too heavy"), 101)
-    assert not lane.put("b", lambda: done.append("b"), 50), "the first still weighs"
-    lane.put("last", over.set)
+    assert queue.put("a", lambda: done.append("a"), 60)
+    assert not queue.put("a", lambda: done.append("a, too heavy"), 101)
+    assert not queue.put("b", lambda: done.append("b"), 50), "the first still weighs"
+    queue.put("last", over.set)
     gate.set()
     assert over.wait(5)
     assert done == ["a"]

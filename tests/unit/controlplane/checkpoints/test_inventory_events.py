@@ -54,9 +54,9 @@ def test_the_time_of_an_inventory_is_when_its_collection_began() -> None:
 
 
 def test_the_version_of_spark_is_the_events_else_its_apps() -> None:
-    told = event(GOOD)
+    reported = event(GOOD)
     assert received_inventory(event(GOOD, sparkVersion="3.5.9")).spark_version == "3.5.9"
-    assert received_inventory(told).spark_version is None
+    assert received_inventory(reported).spark_version is None
 
 
 def test_a_slim_event_keeps_figures_in_place_of_bulk_and_all_else() -> None:
@@ -131,8 +131,13 @@ def test_all_that_an_inventory_holds_weighs(bulk: dict[str, Any]) -> None:
 
 
 def test_shapes_are_found_with_whose_they_are() -> None:
-    told = {"id": "q", "runId": "r", "name": "orders", "facts": {"checkpoint": "file:/c", "shape": {"v": 1}}}
-    found = list(shapes_in_status(Driver().event("status", {"queries": [told, {"id": "x"}, 7]})))
+    reported = {
+        "id": "q",
+        "runId": "r",
+        "name": "orders",
+        "facts": {"checkpoint": "file:/c", "shape": {"v": 1}},
+    }
+    found = list(shapes_in_status(Driver().event("status", {"queries": [reported, {"id": "x"}, 7]})))
     assert [(whose.run_id, whose.checkpoint, shape) for whose, shape in found] == [("r", "/c", {"v": 1})]
 
 
@@ -175,13 +180,13 @@ def test_any_inventory_is_analyzed_or_refused_with_a_reason(document: dict[str, 
         survey = survey_from(came)
     except NotAnInventory:
         return
-    said = build_report(
+    printed = build_report(
         survey,
         None,
         history_from("q", [(1.0, {"batchId": 1, "sources": [{"endOffset": 5}]})], "/c", None, "r"),
     )
-    assert said["summary"]
-    assert checkpoint_seen(wire.loads(wire.dumps(said)), BEGIN).verdict == said["verdict"]
+    assert printed["summary"]
+    assert checkpoint_seen(wire.loads(wire.dumps(printed)), BEGIN).verdict == printed["verdict"]
 
 
 def test_what_is_kept_holds_no_rows_of_state() -> None:

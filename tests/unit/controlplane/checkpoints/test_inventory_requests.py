@@ -56,15 +56,15 @@ def test_a_failure_is_remembered_until_an_inventory_comes(looks: InventoryReques
 
 
 @pytest.mark.parametrize(
-    ("by", "words"), [("agent", "its agent delivered no"), ("server", "this server delivered no")]
+    ("by", "text"), [("agent", "its agent delivered no"), ("server", "this server delivered no")]
 )
-def test_what_takes_too_long_ends(looks: InventoryRequests, ended: list[str], by: str, words: str) -> None:
+def test_what_takes_too_long_ends(looks: InventoryRequests, ended: list[str], by: str, text: str) -> None:
     looks.begin(look(by=by))
     looks.tick(AT + REQUEST_TIMEOUT_SECONDS)
     assert ended == []
     looks.tick(AT + REQUEST_TIMEOUT_SECONDS + 0.1)
     assert ended == ["l1"]
-    assert words in str(looks.trouble("q1"))
+    assert text in str(looks.trouble("q1"))
 
 
 def test_an_agent_that_never_answers_is_mute_until_it_speaks(looks: InventoryRequests) -> None:

@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 
 from controlplane.checkpoints.known_history import history_from
 
-Told = list[tuple[float, dict[str, Any]]]
+Reported = list[tuple[float, dict[str, Any]]]
 
 
 def report(batch: Any, end: Any = 1, **more: Any) -> dict[str, Any]:
     return {"batchId": batch, "sources": [{"endOffset": end}], **more}
 
 
-def told(*batches: int) -> Told:
+def reported(*batches: int) -> Reported:
     return [(float(at), report(batch, at)) for at, batch in enumerate(batches)]
 
 
 def test_each_batch_is_known_by_its_last_report() -> None:
-    known = history_from("q", told(0, 1, 2), "/c", None, "r").reports
-    assert {batch: one.end_offsets for batch, one in known.items()} == {0: (0,), 1: (1,), 2: (2,)}
+    known = history_from("q", reported(0, 1, 2), "/c", None, "r").reports
+    assert {batch: item.end_offsets for batch, item in known.items()} == {0: (0,), 1: (1,), 2: (2,)}
 
 
 def test_what_came_after_a_batch_that_runs_again_is_undone() -> None:
-    known = history_from("q", told(0, 1, 2, 3, 1), "/c", None, "r").reports
-    assert {batch: one.end_offsets for batch, one in known.items()} == {0: (0,), 1: (4,)}
+    known = history_from("q", reported(0, 1, 2, 3, 1), "/c", None, "r").reports
+    assert {batch: item.end_offsets for batch, item in known.items()} == {0: (0,), 1: (4,)}
 
 
 def test_state_and_watermark_are_read() -> None:
@@ -37,7 +37,7 @@ def test_state_and_watermark_are_read() -> None:
     known = history_from("q", [(1.0, stateful)], "/c", None, "r")
     assert known.stateful is True
     assert known.reports[3].watermark_ms == 1_767_225_600_000
-    assert history_from("q", told(1), "/c", None, "r").stateful is False
+    assert history_from("q", reported(1), "/c", None, "r").stateful is False
     assert history_from("q", [], "/c", None, "r").empty
 
 

@@ -37,7 +37,7 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def room(harness: StoreHarness, lake: Path) -> Iterator[CheckpointService]:
+def service(harness: StoreHarness, lake: Path) -> Iterator[CheckpointService]:
     made = CheckpointService(
         harness.writer, harness.window, Outbox(), harness.engine.connect, lambda: harness.now, (str(lake),)
     )
@@ -69,8 +69,8 @@ def seen(harness: StoreHarness, view: QueryView) -> CheckpointSummary:
     return eventually(lambda: view_of(harness, view.query_id).checkpoint)
 
 
-def trouble(room: CheckpointService, view: QueryView) -> str:
-    return eventually(lambda: room.trouble(view.query_id))
+def trouble(service: CheckpointService, view: QueryView) -> str:
+    return eventually(lambda: service.trouble(view.query_id))
 
 
 def held(monkeypatch: pytest.MonkeyPatch, gate: threading.Event, name: str) -> Callable[[], bool]:
@@ -88,22 +88,22 @@ def held(monkeypatch: pytest.MonkeyPatch, gate: threading.Event, name: str) -> C
 
 
 def test_without_an_agent_the_server_collects(
-    harness: StoreHarness, room: CheckpointService, lake: Path
+    harness: StoreHarness, service: CheckpointService, lake: Path
 ) -> None:
     view = left_behind(harness, lake / "orders")
-    assert room.request(view) == "server"
+    assert service.request(view) == "server"
     assert (seen(harness, view).verdict, seen(harness, view).checkpoint) == ("ok", f"file://{lake}/orders")
 
 
 def test_hanging_mount_does_not_block_requests(
-    harness: StoreHarness, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, service: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view, gate = left_behind(harness, lake / "dead"), threading.Event()
     hangs = held(monkeypatch, gate, "lake/dead")
     try:
-        harness.write(lambda connection: room.request_before_start(view))
+        harness.write(lambda connection: service.request_before_start(view))
         assert eventually(hangs)
-        assert room.pending_request(view.query_id), "it was asked, and nobody waits for it"
+        assert service.pending_request(view.query_id), "it was asked, and nobody waits for it"
         harness.accept(Driver().started("another", "r2"))
         assert view_of(harness, "another")
     finally:
@@ -112,13 +112,13 @@ def test_hanging_mount_does_not_block_requests(
 
 
 def test_a_link_out_of_the_roots_is_not_followed(
-    harness: StoreHarness, room: CheckpointService, lake: Path
+    harness: StoreHarness, service: CheckpointService, lake: Path
 ) -> None:
     view = left_behind(harness, lake.parent / "secret")
     lake.mkdir()
     (lake / "way-out").symlink_to(lake.parent / "secret")
-    room.request(replace(view, facts=replace(view.facts, checkpoint=f"file://{lake}/way-out")))
-    assert "not below a checkpoint root of the server" in trouble(room, view)
+    service.request(replace(view, facts=replace(view.facts, checkpoint=f"file://{lake}/way-out")))
+    assert "not below a checkpoint root of the server" in trouble(service, view)
     assert view_of(harness, view.query_id).checkpoint is None
 
 
@@ -130,7 +130,7 @@ def swapped(place: Path) -> None:
 
 
 def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_waits_leads_nowhere(
-    harness: StoreHarness, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, service: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, evil, gate = (
         left_behind(harness, lake / "slow"),
@@ -139,18 +139,18 @@ def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_waits_leads_nowher
     )
     hangs = held(monkeypatch, gate, "lake/slow")
     try:
-        room.request(slow)
+        service.request(slow)
         assert eventually(hangs)
-        assert room.request(evil) == "server"
+        assert service.request(evil) == "server"
         swapped(lake / "evil")
     finally:
         gate.set()
-    assert "not below a checkpoint root of the server" in trouble(room, evil)
+    assert "not below a checkpoint root of the server" in trouble(service, evil)
     assert view_of(harness, evil.query_id).checkpoint is None
 
 
 def test_link_replacing_a_checkpoint_during_the_listing_is_refused(
-    harness: StoreHarness, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, service: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evil, really = left_behind(harness, lake / "evil"), module.collect
 
@@ -159,12 +159,12 @@ def test_link_replacing_a_checkpoint_during_the_listing_is_refused(
         return really(url, *arguments, **more)
 
     monkeypatch.setattr(module, "collect", collect)
-    room.request(evil)
-    assert "it was replaced by a link" in trouble(room, evil)
+    service.request(evil)
+    assert "it was replaced by a link" in trouble(service, evil)
     assert view_of(harness, evil.query_id).checkpoint is None
 
 
-def test_inventory_of_an_unknown_query_is_dropped(harness: StoreHarness, room: CheckpointService) -> None:
+def test_inventory_of_an_unknown_query_is_dropped(harness: StoreHarness, service: CheckpointService) -> None:
     known, driver = "known", Driver()
     harness.accept(driver.started(known, "r1"))
     for query_id in ("nobody", known):

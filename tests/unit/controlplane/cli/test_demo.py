@@ -61,7 +61,7 @@ def test_troubles_are_chosen_in_any_of_three_ways(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["--only", "nonsense"], "there is no trouble nonsense"),
         (["nonsense"], "unexpected argument 'nonsense'"),
@@ -70,10 +70,10 @@ def test_troubles_are_chosen_in_any_of_three_ways(
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["demo", *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1
-    assert told in printed.err
+    assert reported in printed.err

@@ -22,7 +22,7 @@ from controlplane.errors import SettingsError, StoreUnavailable
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_an_error_is_one_line_and_says_by_its_code_whose_it_is(
+def test_an_error_is_one_line_and_states_by_its_code_whose_it_is(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @click.command()
@@ -31,5 +31,5 @@ def test_an_error_is_one_line_and_says_by_its_code_whose_it_is(
 
     monkeypatch.setattr(main, "cli", broken)
     assert main.run([]) == code
-    said = [line for line in capsys.readouterr().err.splitlines() if line]
-    assert len(said) == (0 if code == 130 else 1)
+    printed = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert len(printed) == (0 if code == 130 else 1)

@@ -43,7 +43,7 @@ def test_what_is_ambiguous_lists_its_candidates(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ae0", "nothing", "zzzz", "\x1b[31mred"])
-def test_what_is_unknown_says_so_without_control_characters(text: str) -> None:
+def test_what_is_unknown_states_so_without_control_characters(text: str) -> None:
     with pytest.raises(UsageProblem, match="no query matches") as caught:
         resolve(text, FLEET)
     assert caught.value.message.isprintable()

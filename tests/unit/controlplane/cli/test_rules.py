@@ -33,9 +33,9 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*arguments: object) -> tuple[int, str, str]:
-        code = run([str(one) for one in arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        code = run([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return call
 
@@ -125,20 +125,24 @@ def test_mistakes_of_a_unit_test_and_of_its_rules_end_with_2(cli: Run, tmp_path:
 def test_a_file_that_cannot_be_read_is_one_line(cli: Run, what: tuple[str], tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe")
-    for file, words in ((tmp_path / "none", "No such file"), (binary, "not UTF-8"), (tmp_path, "directory")):
+    for file, expected in (
+        (tmp_path / "none", "No such file"),
+        (binary, "not UTF-8"),
+        (tmp_path, "directory"),
+    ):
         code, out, err = cli("rules", *what, file)
         assert (code, out, len(err.splitlines())) == (2, "", 1)
-        assert words in err
+        assert expected in err
 
 
-def test_mistakes_of_a_replay_are_told_before_a_server_is_asked(cli: Run, tmp_path: Path) -> None:
+def test_mistakes_of_a_replay_are_reported_before_a_server_is_asked(cli: Run, tmp_path: Path) -> None:
     bad = written(tmp_path, BAD)
     code, _, err = cli("rules", "replay", bad, "--server", "http://127.0.0.1:1")
     assert code == 2
     assert [line.split(": ")[0] for line in err.splitlines()] == [f"{bad}:5:18", f"{bad}:6:14"]
 
 
-def test_a_replay_is_told_in_lines() -> None:
+def test_a_replay_is_reported_in_lines() -> None:
     episode = {
         "name": "A",
         "labels": {"alertname": "A", "b": "2", "app": "x\n"},

@@ -48,6 +48,6 @@ def test_a_program_may_leave_its_events_in_a_folder(
 
 def test_a_server_that_is_named_goes_before_a_folder(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTROLPLANE_URL", "file:///mnt/landing")
-    told = environment_of(monkeypatch, "--server", "http://server:8420", program)
-    assert told["CONTROLPLANE_URL"] == "http://server:8420"
+    reported = environment_of(monkeypatch, "--server", "http://server:8420", program)
+    assert reported["CONTROLPLANE_URL"] == "http://server:8420"
     assert os.environ["CONTROLPLANE_URL"] == "file:///mnt/landing"

@@ -33,5 +33,5 @@ def test_figures_are_short(value: float | None, expected: str) -> None:
         ("2027-01-01T00:00:00Z", "0 s"),
     ],
 )
-def test_ages_are_short(stamp: str | None, expected: str) -> None:
+def test_durations_are_short(stamp: str | None, expected: str) -> None:
     assert age(stamp, 1_795_000_000.0) == expected

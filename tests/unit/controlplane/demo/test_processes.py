@@ -36,8 +36,8 @@ def never() -> bool:
     return False
 
 
-def started(code: str, log: Path, farewell: signal.Signals = signal.SIGTERM) -> processes.Child:
-    child = processes.start("child", [sys.executable, "-c", code], os.environ, log, farewell)
+def started(code: str, log: Path, goodbye: signal.Signals = signal.SIGTERM) -> processes.Child:
+    child = processes.start("child", [sys.executable, "-c", code], os.environ, log, goodbye)
     until(lambda: b"ready" in log.read_bytes())
     return child
 

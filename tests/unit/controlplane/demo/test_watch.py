@@ -24,56 +24,60 @@ QUERY = {
 
 
 @pytest.fixture
-def said() -> list[str]:
+def printed() -> list[str]:
     return []
 
 
 @pytest.fixture
-def view(said: list[str], tmp_path: Path) -> Watch:
-    return Watch(Options(tmp_path, 1, 2, scenarios.TROUBLES), said.append, since=1000.0)
+def view(printed: list[str], tmp_path: Path) -> Watch:
+    return Watch(Options(tmp_path, 1, 2, scenarios.TROUBLES), printed.append, since=1000.0)
 
 
 def answer(**changed: Any) -> dict[str, Any]:
     return {"queries": [{**QUERY, **changed}]}
 
 
-def test_while_it_waits_it_says_so_every_five_seconds(view: Watch, said: list[str]) -> None:
+def test_while_it_waits_it_states_so_every_five_seconds(view: Watch, printed: list[str]) -> None:
     for now in (0.5, 1.0, 3.0, 5.6):
         view.tick(now, {})
-    assert len(said) == 2
-    assert all("starting" in line for line in said)
+    assert len(printed) == 2
+    assert all("starting" in line for line in printed)
 
 
-def test_the_first_figures_are_announced_once_with_the_address_to_open(view: Watch, said: list[str]) -> None:
+def test_the_first_figures_are_announced_once_with_the_address_to_open(
+    view: Watch, printed: list[str]
+) -> None:
     view.tick(0.5, {})
     view.tick(7.0, answer(batch_id=0))
-    assert "first batches after 7 s. Open http://127.0.0.1:2" in said[1]
-    assert "clicks_slow" in said[2]
+    assert "first batches after 7 s. Open http://127.0.0.1:2" in printed[1]
+    assert "clicks_slow" in printed[2]
     view.tick(8.0, answer(batch_id=1))
-    assert len(said) == 3
+    assert len(printed) == 3
 
 
-def test_what_an_earlier_demonstration_left_in_the_store_is_no_figure(view: Watch, said: list[str]) -> None:
+def test_what_an_earlier_demonstration_left_in_the_store_is_no_figure(
+    view: Watch, printed: list[str]
+) -> None:
     view.tick(0.5, answer(batch_id=40, last_event_at="1970-01-01T00:10:00Z"))
-    assert len(said) == 1
-    assert "Spark is starting" in said[0]
+    assert len(printed) == 1
+    assert "Spark is starting" in printed[0]
 
 
-def test_then_the_table_comes_every_fifteen_seconds(view: Watch, said: list[str]) -> None:
+def test_then_the_table_comes_every_fifteen_seconds(view: Watch, printed: list[str]) -> None:
     view.tick(0.5, answer(batch_id=0))
     assert not view.is_due(15.0)
     assert view.is_due(15.6)
     view.tick(15.6, answer(batch_id=7))
-    assert "batch 7" in said[-1]
+    assert "batch 7" in printed[-1]
 
 
 def test_a_server_that_does_not_answer_once_is_asked_again_without_a_word(
-    view: Watch, said: list[str]
+    view: Watch, printed: list[str]
 ) -> None:
     view.tick(0.5, answer(batch_id=0))
-    before = len(said)
+    before = len(printed)
     view.tick(16.0, {})
-    assert len(said) == before
+    assert len(printed) == before
     assert view.is_due(16.5)
 
 
@@ -83,10 +87,10 @@ def test_a_driver_is_live_once_a_batch_of_this_demonstration_was_reported(view: 
     assert view.live_apps(answer(batch_id=0)) == {"demo-clicks"}
 
 
-def test_a_child_that_ended_is_reported_once_with_its_log(view: Watch, said: list[str]) -> None:
+def test_a_child_that_ended_is_reported_once_with_its_log(view: Watch, printed: list[str]) -> None:
     children = [
         cast(Child, SimpleNamespace(name="server", exit_code=None, log=Path("server.log"))),
         cast(Child, SimpleNamespace(name="demo-orders", exit_code=1, log=Path("demo-orders.log"))),
     ]
     assert view.report_ended(children) == view.report_ended(children) == {"demo-orders"}
-    assert said == ["demo: demo-orders ended with exit code 1; see demo-orders.log"]
+    assert printed == ["demo: demo-orders ended with exit code 1; see demo-orders.log"]

@@ -20,12 +20,12 @@ def test_a_clock_that_is_off_is_corrected_both_ways() -> None:
     assert corrected(NOW + 3595, -3600.0, NOW) == NOW - 5
 
 
-def test_nothing_was_heard_in_the_future() -> None:
+def test_nothing_was_received_in_the_future() -> None:
     assert corrected(NOW + 86400, None, NOW) == NOW
     assert corrected(NOW + 1, None, NOW) == NOW + 1
 
 
-def test_nothing_was_heard_before_1970() -> None:
+def test_nothing_was_received_before_1970() -> None:
     assert corrected(5.0, -3600.0, NOW) == 0.0
 
 
@@ -66,7 +66,7 @@ def test_one_slow_request_does_not_move_a_clock() -> None:
     assert offset == pytest.approx(0.1)
 
 
-def test_a_beat_was_received_when_it_came_less_the_time_it_waited_to_be_sent() -> None:
+def test_a_heartbeat_was_received_when_it_came_less_the_time_it_waited_to_be_sent() -> None:
     clock = AgentClocks().note(NOW, NOW + 3600)  # the sender is an hour ahead
     assert clock.received(NOW + 3599, NOW) == NOW - 1
     assert clock.received(NOW + 1800, NOW) == NOW - 1800  # from a spool that was left behind

@@ -27,7 +27,7 @@ def tell(ledger: UnitOfWork, *lines: bytes, now: float = NOW) -> UnitOfWork:
     return ledger
 
 
-def told(*lines: bytes, now: float = NOW) -> UnitOfWork:
+def reported(*lines: bytes, now: float = NOW) -> UnitOfWork:
     return tell(UnitOfWork(), *lines, now=now)
 
 
@@ -45,7 +45,7 @@ def end_of(ledger: UnitOfWork, run_id: str) -> tuple[RunEnd | None, float | None
 
 def test_a_run_that_terminates_without_an_exception_was_stopped() -> None:
     driver = Driver()
-    assert end_of(told(driver.started("q", "r"), driver.terminated("q", "r")), "r") == (
+    assert end_of(reported(driver.started("q", "r"), driver.terminated("q", "r")), "r") == (
         RunEnd.STOPPED,
         BEGIN + 2,
     )
@@ -53,7 +53,7 @@ def test_a_run_that_terminates_without_an_exception_was_stopped() -> None:
 
 def test_a_run_that_terminates_with_an_exception_failed() -> None:
     driver = Driver()
-    ledger = told(driver.started("q", "r"), driver.terminated("q", "r", exception="boom"))
+    ledger = reported(driver.started("q", "r"), driver.terminated("q", "r", exception="boom"))
     assert end_of(ledger, "r") == (RunEnd.FAILED, BEGIN + 2)
     assert ledger.runs["r"].run.failure_text == "boom"
     assert ledger.queries["q"].totals["failures|unknown"] == 1
@@ -61,25 +61,25 @@ def test_a_run_that_terminates_with_an_exception_failed() -> None:
 
 @pytest.mark.parametrize("trigger", ["available_now", "once"])
 @pytest.mark.parametrize("late", [False, True])
-def test_a_run_that_was_to_end_by_itself_is_finished_whenever_its_trigger_is_told(
+def test_a_run_that_was_to_end_by_itself_is_finished_whenever_its_trigger_is_reported(
     trigger: str, late: bool
 ) -> None:
     driver = Driver()
     status = driver.status(listed("q", "r", facts={"trigger": trigger}))
     end = driver.terminated("q", "r")
-    ledger = told(*((end, status) if late else (status, end)))
+    ledger = reported(*((end, status) if late else (status, end)))
     assert end_of(ledger, "r")[0] == RunEnd.FINISHED
 
 
 def test_the_end_of_the_program_ends_its_runs() -> None:
     driver = Driver()
-    ledger = told(driver.started("q", "r"), driver.line("app_ended", {"reason": "exit"}))
+    ledger = reported(driver.started("q", "r"), driver.line("app_ended", {"reason": "exit"}))
     assert end_of(ledger, "r") == (RunEnd.STOPPED, BEGIN + 2)
 
 
 def test_a_program_that_died_of_an_exception_takes_its_runs_with_it() -> None:
     driver = Driver()
-    ledger = told(
+    ledger = reported(
         driver.started("q", "r"),
         driver.line("app_ended", {"reason": "exception", "exception": "KeyError: 5"}),
     )
@@ -87,7 +87,7 @@ def test_a_program_that_died_of_an_exception_takes_its_runs_with_it() -> None:
     assert ledger.runs["r"].run.failure_text == "KeyError: 5"
 
 
-def test_what_spark_says_of_an_end_counts_more_than_the_end_of_the_program() -> None:
+def test_what_spark_states_of_an_end_counts_more_than_the_end_of_the_program() -> None:
     driver = Driver()
     lines = (
         driver.started("q", "r"),
@@ -95,7 +95,7 @@ def test_what_spark_says_of_an_end_counts_more_than_the_end_of_the_program() -> 
         driver.line("app_ended", {"reason": "exception", "exception": "boom, too"}),
     )
     for order in (lines, lines[::-1]):
-        ledger = told(*order)
+        ledger = reported(*order)
         assert end_of(ledger, "r") == (RunEnd.FAILED, BEGIN + 2)
         assert ledger.queries["q"].totals["failures|unknown"] == 1
 
@@ -103,7 +103,7 @@ def test_what_spark_says_of_an_end_counts_more_than_the_end_of_the_program() -> 
 def test_a_failure_that_was_counted_stays_counted_when_its_end_is_taken_back() -> None:
     """A counter that falls looks like a restart of it to PromQL, and counts everything again."""
     driver = Driver()
-    ledger = told(
+    ledger = reported(
         driver.started("q", "r"),
         driver.line("app_ended", {"reason": "exception", "exception": "KeyError: 5"}),
     )
@@ -116,7 +116,7 @@ def test_a_failure_that_was_counted_stays_counted_when_its_end_is_taken_back() -
 @pytest.mark.parametrize("later", [None, "[DIVIDE_BY_ZERO] by nought"])
 def test_a_failure_is_counted_once_as_it_was_first_known(later: str | None) -> None:
     driver = Driver()
-    ledger = told(
+    ledger = reported(
         driver.started("q", "r"),
         driver.line("app_ended", {"reason": "exception", "exception": "KeyError: 5"}),
     )
@@ -125,19 +125,19 @@ def test_a_failure_is_counted_once_as_it_was_first_known(later: str | None) -> N
     assert ledger.queries["q"].totals == {"starts": 1, "failures|unknown": 1}
 
 
-def test_two_words_of_spark_on_one_end_are_one_failure() -> None:
-    one, two = Driver(), Driver()
-    ends = [one.terminated("q", "r", exception="boom"), two.terminated("q", "r", exception="boom")]
+def test_two_text_of_spark_on_one_end_are_one_failure() -> None:
+    item, two = Driver(), Driver()
+    ends = [item.terminated("q", "r", exception="boom"), two.terminated("q", "r", exception="boom")]
     for order in (ends, ends[::-1]):
-        ledger = told(one.started("q", "r", at=BEGIN))
+        ledger = reported(item.started("q", "r", at=BEGIN))
         for line in order:
             tell(ledger, line)
         assert ledger.queries["q"].totals["failures|unknown"] == 1
 
 
-def test_life_after_the_end_of_a_session_takes_its_end_back() -> None:
+def test_lifecycle_after_the_end_of_a_session_takes_its_end_back() -> None:
     driver = Driver()
-    ledger = told(driver.started("q", "r"), driver.line("app_ended", {"reason": "session_stopped"}))
+    ledger = reported(driver.started("q", "r"), driver.line("app_ended", {"reason": "session_stopped"}))
     tell(ledger, driver.started("q", "r2"))
     assert ledger.agents[driver.agent].agent.ended_at is None
     assert end_of(ledger, "r2") == (None, None)
@@ -146,24 +146,24 @@ def test_life_after_the_end_of_a_session_takes_its_end_back() -> None:
 
 def test_a_run_whose_silent_driver_was_replaced_is_lost() -> None:
     old, new = Driver(), Driver()
-    ledger = told(old.started("q", "r1"), old.progress("q", "r1", 0))
+    ledger = reported(old.started("q", "r1"), old.progress("q", "r1", 0))
     tell(ledger, new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
     assert end_of(ledger, "r1") == (RunEnd.LOST, BEGIN + 2)
     assert ledger.queries["q"].newest_run == "r2"
     assert ledger.queries["q"].totals["failures|lost"] == 1
 
 
-def test_a_run_counts_as_lost_and_again_when_its_own_failure_is_heard_later() -> None:
+def test_a_run_counts_as_lost_and_again_when_its_own_failure_is_received_later() -> None:
     old, new = Driver(), Driver()
-    ledger = told(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
+    ledger = reported(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
     tell(ledger, old.terminated("q", "r1", exception="boom", at=BEGIN + 50), now=BEGIN + 101)
     assert end_of(ledger, "r1")[0] == RunEnd.FAILED
     assert ledger.queries["q"].totals == {"starts": 2, "failures|lost": 1, "failures|unknown": 1}
 
 
-def test_what_a_killed_driver_left_to_be_told_later_does_not_make_it_lost_twice() -> None:
+def test_what_a_killed_driver_left_to_be_reported_later_does_not_make_it_lost_twice() -> None:
     old, new = Driver(), Driver()
-    ledger = told(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
+    ledger = reported(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
     for number in range(3):
         tell(ledger, old.progress("q", "r1", number, at=BEGIN + 10 + number), now=BEGIN + 101 + number)
         assert end_of(ledger, "r1") == (RunEnd.LOST, BEGIN + 10 + number)
@@ -172,7 +172,7 @@ def test_what_a_killed_driver_left_to_be_told_later_does_not_make_it_lost_twice(
 
 def test_a_driver_that_ended_in_good_order_before_the_next_is_no_failure() -> None:
     old, new = Driver(), Driver()
-    ledger = told(
+    ledger = reported(
         old.started("q", "r1"),
         old.line("app_ended", {"reason": "exit"}),
         new.started("q", "r2", at=BEGIN + 100),
@@ -183,7 +183,7 @@ def test_a_driver_that_ended_in_good_order_before_the_next_is_no_failure() -> No
 
 def test_two_drivers_that_both_speak_stay_visible() -> None:
     old, new = Driver(), Driver()
-    ledger = told(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 5), now=BEGIN + 6)
+    ledger = reported(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 5), now=BEGIN + 6)
     assert end_of(ledger, "r1") == (None, None)
     tell(ledger, new.progress("q", "r2", 0, at=BEGIN + 60), now=BEGIN + 60)  # the old one has fallen silent
     assert end_of(ledger, "r1")[0] == RunEnd.LOST
@@ -191,7 +191,7 @@ def test_two_drivers_that_both_speak_stay_visible() -> None:
 
 def test_a_lost_run_that_speaks_again_lives() -> None:
     old, new = Driver(), Driver()
-    ledger = told(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
+    ledger = reported(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
     assert end_of(ledger, "r1")[0] == RunEnd.LOST
     tell(ledger, old.progress("q", "r1", 5, at=BEGIN + 101), now=BEGIN + 101)
     assert end_of(ledger, "r1") == (None, None)
@@ -199,7 +199,7 @@ def test_a_lost_run_that_speaks_again_lives() -> None:
 
 def test_a_driver_never_runs_a_query_twice_at_a_time() -> None:
     driver = Driver()
-    ledger = told(driver.started("q", "r1"), driver.started("q", "r2"), now=BEGIN + 3)
+    ledger = reported(driver.started("q", "r1"), driver.started("q", "r2"), now=BEGIN + 3)
     assert end_of(ledger, "r1")[0] == RunEnd.LOST
     tell(ledger, driver.terminated("q", "r1", at=BEGIN + 1.5))
     assert end_of(ledger, "r1") == (RunEnd.STOPPED, BEGIN + 1.5)
@@ -209,15 +209,15 @@ def test_a_driver_never_runs_a_query_twice_at_a_time() -> None:
 # -- queries ---------------------------------------------------------------------------------------
 
 
-def test_a_run_belongs_to_the_agent_that_told_of_it_first() -> None:
+def test_a_run_belongs_to_the_agent_that_reported_of_it_first() -> None:
     starter, listener = Driver(), Driver()
     lines = (starter.started("q", "r", at=BEGIN), listener.progress("q", "r", 0, at=BEGIN + 1))
     for order in (lines, lines[::-1]):
-        assert told(*order).runs["r"].run.agent == starter.agent
+        assert reported(*order).runs["r"].run.agent == starter.agent
 
 
 def test_a_query_is_known_from_its_progress_alone() -> None:
-    ledger = told(Driver(labels={"team": "data"}).progress("q", "r", 4))
+    ledger = reported(Driver(labels={"team": "data"}).progress("q", "r", 4))
     query = ledger.queries["q"]
     assert (query.app, query.name, query.labels, query.newest_run) == (
         "shop",
@@ -227,9 +227,9 @@ def test_a_query_is_known_from_its_progress_alone() -> None:
     )
 
 
-def test_the_newest_event_tells_the_name() -> None:
+def test_the_newest_event_reports_the_name() -> None:
     driver = Driver()
-    ledger = told(
+    ledger = reported(
         driver.started("q", "r", name="new", at=BEGIN + 9), driver.started("q", "r0", name="old", at=BEGIN)
     )
     assert ledger.queries["q"].name == "new"
@@ -257,7 +257,7 @@ def test_what_a_query_is_called_is_the_word_of_its_newest_run_s_agent() -> None:
         assert ledger.agents[ledger.runs["r2"].run.agent].agent.app == query.app
 
 
-def test_facts_of_a_run_that_had_ended_by_then_decide_how_it_ended_and_are_no_sign_of_life() -> None:
+def test_facts_of_a_run_that_had_ended_by_then_decide_how_it_ended_and_are_no_sign_of_lifecycle() -> None:
     driver = Driver()
     facts = driver.status(listed("q", "r", active=False, facts={"trigger": "available_now"}), at=BEGIN + 9)
     lines = [driver.started("q", "r", at=BEGIN), driver.terminated("q", "r", at=BEGIN + 1), facts]
@@ -272,27 +272,27 @@ def test_facts_of_a_run_that_had_ended_by_then_decide_how_it_ended_and_are_no_si
 
 def test_facts_of_a_run_that_had_ended_do_not_bring_a_lost_one_back() -> None:
     old, new = Driver(), Driver()
-    ledger = told(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
+    ledger = reported(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
     entry = listed("q", "r1", active=False, facts={"trigger": "once"})
     tell(ledger, old.status(entry, at=BEGIN + 101), now=BEGIN + 200)
     assert end_of(ledger, "r1")[0] == RunEnd.LOST
 
 
 def test_a_query_without_a_name_is_fine() -> None:
-    assert told(Driver().started("q", "r", name=None)).queries["q"].name is None
+    assert reported(Driver().started("q", "r", name=None)).queries["q"].name is None
 
 
 def test_idle_reports_of_old_sparks_are_idle_events() -> None:
     driver = Driver()
     idle = {"numInputRows": 0, "durationMs": {"latestOffset": 1, "triggerExecution": 1}}
-    ledger = told(driver.progress("q", "r", 4), driver.progress("q", "r", 4, **idle))
+    ledger = reported(driver.progress("q", "r", 4), driver.progress("q", "r", 4, **idle))
     assert ledger.runs["r"].run.batches == 1
     assert ledger.runs["r"].idle_at == BEGIN + 2
 
 
 def test_polls_bring_status_facts_and_the_time_of_the_poll() -> None:
     driver = Driver()
-    ledger = told(
+    ledger = reported(
         driver.status(listed("q", "r", facts={"checkpoint": "/c", "trigger": "processing_time"})),
         driver.status(listed("q", "r", message="Waiting for data to arrive", isTriggerActive=True)),
     )
@@ -304,14 +304,16 @@ def test_polls_bring_status_facts_and_the_time_of_the_poll() -> None:
 
 def test_a_poll_that_could_not_ask_every_session_is_no_poll_of_the_others() -> None:
     driver = Driver()
-    ledger = told(driver.status(listed("q", "r")), driver.line("status", {"queries": [], "partial": True}))
+    ledger = reported(
+        driver.status(listed("q", "r")), driver.line("status", {"queries": [], "partial": True})
+    )
     assert ledger.agents[driver.agent].polled_at == BEGIN + 1
 
 
 def test_a_failed_start_is_noted_on_the_query_it_was_meant_for() -> None:
     driver = Driver()
     failed = {"name": "orders", "id": None, "exception": "no such table"}
-    ledger = told(driver.started("q", "r"))
+    ledger = reported(driver.started("q", "r"))
     tell(ledger, driver.line("start_failed", failed))
     assert (ledger.queries["q"].start_failed_at, ledger.queries["q"].start_failure) == (
         BEGIN + 2,
@@ -321,7 +323,7 @@ def test_a_failed_start_is_noted_on_the_query_it_was_meant_for() -> None:
 
 def test_a_query_that_never_started_is_known_by_its_name() -> None:
     failed = {"name": "orders", "id": None, "exception": "no such table"}
-    ledger = told(Driver().line("start_failed", failed))
+    ledger = reported(Driver().line("start_failed", failed))
     query = ledger.queries[lifecycle.unstarted_id("shop", "orders")]
     assert (query.name, query.start_failure, query.newest_run) == ("orders", "no such table", None)
 
@@ -329,7 +331,7 @@ def test_a_query_that_never_started_is_known_by_its_name() -> None:
 @pytest.mark.parametrize("query_id", ["q", None])
 def test_starts_that_fail_are_counted_as_starts_and_as_failures(query_id: str | None) -> None:
     driver = Driver()
-    ledger = told(driver.started("q", "r"), driver.terminated("q", "r"))
+    ledger = reported(driver.started("q", "r"), driver.terminated("q", "r"))
     failed = {"name": "orders", "id": query_id, "exception": "[TABLE_OR_VIEW_NOT_FOUND] clicks"}
     tell(ledger, *(driver.line("start_failed", failed) for _ in range(3)))
     totals = ledger.queries["q"].totals
@@ -339,14 +341,14 @@ def test_starts_that_fail_are_counted_as_starts_and_as_failures(query_id: str | 
 def test_a_program_that_never_gets_a_query_started_is_counted_too() -> None:
     driver = Driver()
     failed = {"name": "orders", "id": None, "exception": "no such table"}
-    ledger = told(*(driver.line("start_failed", failed) for _ in range(2)))
+    ledger = reported(*(driver.line("start_failed", failed) for _ in range(2)))
     query = ledger.queries[lifecycle.unstarted_id("shop", "orders")]
     assert query.totals == {"starts": 2, "failures|unknown": 2}
 
 
 def test_an_agent_has_the_labels_of_its_newest_word() -> None:
     driver = Driver(labels={"team": "data"})
-    ledger = told(driver.line("heartbeat", {}))
+    ledger = reported(driver.line("heartbeat", {}))
     assert ledger.agents[driver.agent].agent.labels == {"team": "data"}
     driver.labels = {"team": "web"}
     tell(ledger, driver.line("heartbeat", {}), driver.line("heartbeat", {}, at=BEGIN))
@@ -355,7 +357,7 @@ def test_an_agent_has_the_labels_of_its_newest_word() -> None:
 
 def test_a_retired_query_comes_back_with_a_new_run() -> None:
     driver = Driver()
-    ledger = told(driver.started("q", "r1"), driver.terminated("q", "r1"))
+    ledger = reported(driver.started("q", "r1"), driver.terminated("q", "r1"))
     ledger.queries["q"] = replace(ledger.queries["q"], retired_at=BEGIN + 3)
     tell(ledger, driver.progress("q", "r1", 0, at=BEGIN + 1.5))
     assert ledger.queries["q"].retired_at == BEGIN + 3
@@ -365,7 +367,7 @@ def test_a_retired_query_comes_back_with_a_new_run() -> None:
 
 def test_totals_count_what_spark_reported() -> None:
     driver = Driver()
-    totals = told(driver.progress("q", "r", 0), driver.progress("q", "r", 1)).queries["q"].totals
+    totals = reported(driver.progress("q", "r", 0), driver.progress("q", "r", 1)).queries["q"].totals
     assert totals == {
         "starts": 1,
         "batches": 2,
@@ -379,7 +381,7 @@ def test_totals_count_what_spark_reported() -> None:
 
 
 def test_output_rows_that_spark_does_not_know_are_not_counted_as_none() -> None:
-    totals = told(Driver().progress("q", "r", 0, sink={"numOutputRows": -1})).queries["q"].totals
+    totals = reported(Driver().progress("q", "r", 0, sink={"numOutputRows": -1})).queries["q"].totals
     assert "output_rows" not in totals
 
 
@@ -393,15 +395,15 @@ def test_what_comes_from_outside_cannot_make_the_counters_grow_without_end() -> 
     assert ledger.queries["q"].totals["batches"] == 20
 
 
-def test_counters_of_sources_that_share_a_description_are_told_apart() -> None:
+def test_counters_of_sources_that_share_a_description_are_reported_apart() -> None:
     sources = [{"description": "Rate", "numInputRows": n} for n in (1, 2)]
-    totals = told(Driver().progress("q", "r", 0, sources=sources)).queries["q"].totals
+    totals = reported(Driver().progress("q", "r", 0, sources=sources)).queries["q"].totals
     assert (totals["source_input_rows|Rate"], totals["source_input_rows|Rate#2"]) == (1, 2)
 
 
 def test_dropped_events_are_totals_by_reason_and_never_go_back() -> None:
     driver = Driver()
-    ledger = told(
+    ledger = reported(
         driver.line("heartbeat", {"dropped": {"a": 5}}),
         driver.line("heartbeat", {"dropped": {"a": 3, "b": 1}}),
     )
@@ -410,7 +412,7 @@ def test_dropped_events_are_totals_by_reason_and_never_go_back() -> None:
 
 @pytest.mark.parametrize("data", [{}, {"id": 5, "runId": "r"}, {"id": "q"}, {"id": "", "runId": "r"}])
 @pytest.mark.parametrize("type", ["started", "progress", "idle", "terminated"])
-def test_an_event_must_tell_its_query_and_run(type: str, data: dict[str, object]) -> None:
+def test_an_event_must_report_its_query_and_run(type: str, data: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"data\.\w+ must be"):
         parse(Driver().event(type, data | ({"batchId": 1} if type == "progress" else {})))
 
@@ -420,20 +422,20 @@ def test_an_event_must_tell_its_query_and_run(type: str, data: dict[str, object]
 
 def story() -> list[bytes]:
     """Two runs of one query in one driver, a third in another, with everything that can be said of them."""
-    one, two = Driver(), Driver()
+    item, two = Driver(), Driver()
     lines = [
-        one.line("app_started", {"actions": "stop"}),
-        one.started("q", "r1"),
-        one.status(listed("q", "r1", facts={"trigger": "processing_time"})),
-        one.progress("q", "r1", 0),
-        one.progress("q", "r1", 1),
-        one.line("idle", {"id": "q", "runId": "r1"}),
-        one.terminated("q", "r1", exception="boom"),
-        one.started("q", "r2", name="renamed"),
-        one.progress("q", "r2", 2, name="renamed"),
-        one.line("heartbeat", {"dropped": {"x": 2}, "actions": "all"}),
-        one.terminated("q", "r2"),
-        one.line("app_ended", {"reason": "exit"}),
+        item.line("app_started", {"actions": "stop"}),
+        item.started("q", "r1"),
+        item.status(listed("q", "r1", facts={"trigger": "processing_time"})),
+        item.progress("q", "r1", 0),
+        item.progress("q", "r1", 1),
+        item.line("idle", {"id": "q", "runId": "r1"}),
+        item.terminated("q", "r1", exception="boom"),
+        item.started("q", "r2", name="renamed"),
+        item.progress("q", "r2", 2, name="renamed"),
+        item.line("heartbeat", {"dropped": {"x": 2}, "actions": "all"}),
+        item.terminated("q", "r2"),
+        item.line("app_ended", {"reason": "exit"}),
     ]
     two.seq = 20
     return [
@@ -461,7 +463,7 @@ def batches(lines: list[bytes], cuts: Iterable[int]) -> list[list[bytes]]:
 
 
 LINES = story()
-EXPECTED = essence(told(*LINES))
+EXPECTED = essence(reported(*LINES))
 
 
 @settings(max_examples=150, deadline=None)

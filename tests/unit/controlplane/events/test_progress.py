@@ -17,7 +17,7 @@ AT = BEGIN + 1
 
 
 def test_a_real_stateful_report_is_read_whole() -> None:
-    data = next(one for one in real_reports() if one.get("name") == "orders_by_window")
+    data = next(item for item in real_reports() if item.get("name") == "orders_by_window")
     sample = progress.sample(data, AT)
     (operator,), (source,) = sample.operators, sample.sources
     assert sample.batch_id == data["batchId"]
@@ -74,7 +74,7 @@ def test_the_watermark_of_1970_is_not_known_yet() -> None:
     assert progress.sample(data, AT).watermark is None
 
 
-def test_spark_3_tells_the_duration_in_its_phases() -> None:
+def test_spark_3_reports_the_duration_in_its_phases() -> None:
     data = report("q", "r", 1, durationMs={"triggerExecution": 1500, "addBatch": 1})
     del data["batchDuration"]
     assert progress.sample(data, AT).duration == 1.5
@@ -123,7 +123,7 @@ def test_what_identifies_a_batch_must_be_right(key: str, value: Any, sentence: s
         progress.sample(report("q", "r", 1) | {key: value}, AT)
 
 
-def test_a_report_without_a_time_was_triggered_when_it_was_heard() -> None:
+def test_a_report_without_a_time_was_triggered_when_it_was_received() -> None:
     data = report("q", "r", 1)
     del data["timestamp"]
     assert progress.sample(data, AT).trigger_at == AT
@@ -166,7 +166,7 @@ def test_only_numbers_are_kept_of_custom_metrics() -> None:
     assert dict(found) == {"a": 1.0, "e": 2.5}
 
 
-def test_facts_of_a_run_are_taken_as_far_as_they_make_sense() -> None:
+def test_facts_of_a_run_are_taken_as_distant_as_they_make_sense() -> None:
     facts = progress.facts(
         {"trigger": "once", "triggerInterval": "soon", "checkpointIsTemporary": 1, "sink": ""}
     )
@@ -180,7 +180,7 @@ def test_facts_of_a_run_are_taken_as_far_as_they_make_sense() -> None:
     assert progress.facts("nonsense") == progress.facts(None)
 
 
-def test_a_poll_tells_what_the_query_does() -> None:
+def test_a_poll_reports_what_the_query_does() -> None:
     entry = {
         "runId": "r",
         "message": "Waiting",

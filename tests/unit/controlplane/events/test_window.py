@@ -30,18 +30,18 @@ ACTION = Action("a", "q", "shop", "orders", "stop", "ada", ActionState.REQUESTED
 
 
 def test_a_restart_gives_the_same_window(harness: StoreHarness) -> None:
-    one, two = Driver(labels={"team": "x"}), Driver(app="other")
+    item, two = Driver(labels={"team": "x"}), Driver(app="other")
     harness.accept(
-        one.line("app_started", {"actions": "stop"}), *(one.line("progress", r) for r in real_reports())
+        item.line("app_started", {"actions": "stop"}), *(item.line("progress", r) for r in real_reports())
     )
     harness.accept(
-        *(one.progress("q", "r1", n) for n in range(130)), one.terminated("q", "r1", exception="boom")
+        *(item.progress("q", "r1", n) for n in range(130)), item.terminated("q", "r1", exception="boom")
     )
     harness.accept(
-        one.started("q", "r2"),
-        one.progress("q", "r2", 130),
-        one.line("idle", {"id": "q", "runId": "r2"}),
-        one.status(
+        item.started("q", "r2"),
+        item.progress("q", "r2", 130),
+        item.line("idle", {"id": "q", "runId": "r2"}),
+        item.status(
             {"id": "q", "runId": "r2", "message": "Waiting", "facts": {"trigger": "once", "sink": "delta"}}
         ),
         two.started("p", "r9", name=None),

@@ -70,18 +70,20 @@ def test_sparks_own_texts_are_understood(name, error_class, condition, root_caus
 
 
 @pytest.mark.parametrize(("retry", "condition", "text"), rows("chains.tsv"))
-def test_the_innermost_telling_condition_counts(retry: str, condition: str, text: str) -> None:
+def test_the_innermost_reporting_condition_counts(retry: str, condition: str, text: str) -> None:
     failure = explain(text)
     assert (failure.condition, failure.retry) == (condition, retry)
 
 
-@pytest.mark.parametrize(("retry", "words", "message"), rows("messages.tsv"))
-def test_messages_without_a_condition_are_known_by_their_text(retry: str, words: str, message: str) -> None:
+@pytest.mark.parametrize(("retry", "expected", "message"), rows("messages.tsv"))
+def test_messages_without_a_condition_are_known_by_their_text(
+    retry: str, expected: str, message: str
+) -> None:
     failure = explain(
         f"org.apache.spark.SparkException: Job aborted\n\tat x.y(Z.scala:1)\nCaused by: {message}"
     )
     assert (failure.condition, failure.retry) == (None, retry)
-    assert words in failure.advice
+    assert expected in failure.advice
 
 
 def test_the_names_in_a_plan_dump_are_no_conditions() -> None:
@@ -104,7 +106,7 @@ def test_the_message_is_one_line_without_envelope_and_sqlstate() -> None:
     assert explain(text("foreach-batch-value-error-as-raised")).message == "ValueError: boom in batch 0"
 
 
-def test_a_headline_tells_what_is_inside_a_wrapper_and_only_then() -> None:
+def test_a_headline_reports_what_is_inside_a_wrapper_and_only_then() -> None:
     assert (
         headline(explain(text("foreach-batch-value-error"), FOREACH))
         == f"{FOREACH} (ValueError: boom in batch 0)"
@@ -124,7 +126,7 @@ def test_a_headline_tells_what_is_inside_a_wrapper_and_only_then() -> None:
         ("python-worker-without-module", None, "missing-class"),
     ],
 )
-def test_series_name_a_failure_by_its_condition_else_by_what_its_messages_tell(
+def test_series_name_a_failure_by_its_condition_else_by_what_its_messages_report(
     name: str, error_class: str | None, kind: str
 ) -> None:
     assert explain(text(name), error_class).kind == kind
@@ -155,7 +157,7 @@ def test_any_text_at_all_is_explained(strange: str | None, error_class: str | No
     assert failure.advice
 
 
-def test_every_rule_says_what_to_do_in_a_sentence() -> None:
+def test_every_rule_states_what_to_do_in_a_sentence() -> None:
     for rule in RULES:
         assert rule.retry in ("now", "once", "never")
         assert rule.advice[0].isupper() and rule.advice.endswith(".") and "\n" not in rule.advice, rule.names
@@ -166,7 +168,7 @@ OURS_BY_NAME = re.compile(
     "STREAM|STATE_?STORE|STATEFUL|CHECKPOINT|CHANGELOG|WATERMARK|MICRO_?BATCH|STDS_|REAL_TIME|OFFSET"
     "|WITH_STATE|STATE_REPARTITION|STATE_REWRITER|TWS|FOREACH|EVENT_TIME|KAFKA"
 )
-OURS_BY_WORDS = re.compile(
+OURS_BY_TEXT = re.compile(
     "stream(?!line)|state ?store|stateful|watermark|checkpoint|micro-?batch", re.IGNORECASE
 )
 #: They speak of streams or checkpoints, but name no trouble of their own: what is inside counts.
@@ -182,11 +184,11 @@ def sparks_conditions() -> dict[str, str]:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         pytest.skip("pyspark is not installed: pip install 'spark-controlplane[pipeline]'")
-    said: dict[str, str] = {}
+    printed: dict[str, str] = {}
     for jar in Path(spec.origin).parent.glob("jars/spark-common-utils_*.jar"):
         with zipfile.ZipFile(jar) as archive:
-            said.update(_flat(json.loads(archive.read("error/error-conditions.json"))))
-    return said
+            printed.update(_flat(json.loads(archive.read("error/error-conditions.json"))))
+    return printed
 
 
 def _flat(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -197,8 +199,10 @@ def _flat(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def of_streams() -> list[str]:
-    said = sparks_conditions()
-    return sorted(n for n, words in said.items() if OURS_BY_NAME.search(n) or OURS_BY_WORDS.search(words))
+    printed = sparks_conditions()
+    return sorted(
+        n for n, expected in printed.items() if OURS_BY_NAME.search(n) or OURS_BY_TEXT.search(expected)
+    )
 
 
 def test_every_condition_of_streaming_and_state_is_classified() -> None:

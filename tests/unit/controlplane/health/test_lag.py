@@ -49,7 +49,7 @@ def test_lag_in_seconds_is_the_age_of_the_first_unread_row(points, end, seconds)
     assert found == (None if seconds is None else pytest.approx(seconds))
 
 
-def test_lag_in_seconds_goes_on_growing_while_nothing_is_heard() -> None:
+def test_lag_in_seconds_goes_on_growing_while_nothing_is_received() -> None:
     behind = view(progress=heads_at((100, 1000), (50, 2000), end=1500))
     assert lag.lag_seconds(behind, NOW + 60) == pytest.approx(135)
 
@@ -67,7 +67,7 @@ def test_a_query_that_rests_has_read_everything() -> None:
     assert lag.lag_seconds(view(progress=behind, idle_at=NOW - 1), NOW) == 0.0
 
 
-def test_lag_is_not_known_where_no_source_tells_its_head() -> None:
+def test_lag_is_not_known_where_no_source_reports_its_head() -> None:
     assert lag.lag_seconds(view(progress=without_latest_offset(12)), NOW) is None
     assert lag.lag_seconds(view(progress=()), NOW) is None
 
@@ -126,7 +126,7 @@ def test_partitions_are_looked_at_only_where_they_lag() -> None:
     assert [trail.part for trail in lag.lag_windows(batches(lags), DEFAULTS)] == [None, "o/1"]
 
 
-def test_a_source_that_tells_no_head_throughout_the_window_has_no_trend() -> None:
+def test_a_source_that_reports_no_head_throughout_the_window_has_no_trend() -> None:
     mixed = (*without_latest_offset(3, last_at=NOW - 200), *batches([100] * 9, rows=0))
     assert list(lag.lag_windows(mixed, DEFAULTS)) == []
 
@@ -145,7 +145,7 @@ def test_arrival_is_the_pace_of_the_head_over_the_partitions_known_before_and_af
     assert lag.arrival_rate(without_latest_offset(2), 0) is None
 
 
-def test_a_topic_made_anew_tells_no_arrival() -> None:
+def test_a_topic_made_anew_reports_no_arrival() -> None:
     before = sample(1, NOW - 20, [source({}, {}, {"t/0": 100})])
     after = sample(2, NOW - 10, [source({}, {}, {"t/0": 3})])
     assert lag.arrival_rate([before, after], 0) is None

@@ -70,7 +70,7 @@ def test_series_are_the_same_whether_the_store_or_the_lake_has_the_events(tmp_pa
 
 
 @pytest.mark.long
-def test_without_the_lake_the_store_alone_would_tell_less(tmp_path: Path) -> None:
+def test_without_the_lake_the_store_alone_would_report_less(tmp_path: Path) -> None:
     with sqlite_harness(tmp_path) as harness:
         story = Story(harness, tmp_path, length=15)
         busy_hour(story, 1)

@@ -31,11 +31,11 @@ SAME = (
 Values = dict[str, dict[float, float]]
 
 
-def told(source: SeriesSource, expression: str, start: float, end: float) -> Values:
+def reported(source: SeriesSource, expression: str, start: float, end: float) -> Values:
     found = evaluate_range(parse(expression), source, start, end, 3600.0)
     return {
-        str(sorted(one.labels.items())): dict(zip(one.times.tolist(), one.values.tolist(), strict=True))
-        for one in found
+        str(sorted(item.labels.items())): dict(zip(item.times.tolist(), item.values.tolist(), strict=True))
+        for item in found
     }
 
 
@@ -53,8 +53,8 @@ def test_counters_and_gauges_go_over_the_seam_as_if_it_were_not_there(
         harness.accept(*lines)
         replay = SeriesReplay(harness.engine.connect, harness.window, lambda: now, 15.0)
         start = BEGIN + 3600
-        before = {one: told(replay.over(None, COARSE_STEP_SECONDS), one, start, now) for one in SAME}
-        up = told(replay.over(None, COARSE_STEP_SECONDS), "spark_streaming_query_up", start, now)
+        before = {item: reported(replay.over(None, COARSE_STEP_SECONDS), item, start, now) for item in SAME}
+        up = reported(replay.over(None, COARSE_STEP_SECONDS), "spark_streaming_query_up", start, now)
         commit = moved_to(harness, tmp_path / "lake", now - HOT)
         assert forget(harness, now - HOT, commit.facts["until"]) > 800
         archive = Archive(str(tmp_path / "lake"))
@@ -66,13 +66,13 @@ def test_counters_and_gauges_go_over_the_seam_as_if_it_were_not_there(
             harness.engine.connect,
             RETENTION,
         )
-        for one in SAME:
-            [(labels, held)] = told(FederatedSeries(parts, now), one, start, now).items()
-            [(known, values)] = before[one].items()
-            assert (labels, list(held)) == (known, list(values)), one
-            assert np.allclose(list(held.values()), list(values.values()), rtol=1e-9), one
+        for item in SAME:
+            [(labels, held)] = reported(FederatedSeries(parts, now), item, start, now).items()
+            [(known, values)] = before[item].items()
+            assert (labels, list(held)) == (known, list(values)), item
+            assert np.allclose(list(held.values()), list(values.values()), rtol=1e-9), item
         source = FederatedSeries(parts, now)
-        [later] = told(source, "spark_streaming_query_up", start, now).values()
+        [later] = reported(source, "spark_streaming_query_up", start, now).values()
         [all] = up.values()
         # Runs outlive their events: of them the store tells as far back as its retention.
         assert later == {at: value for at, value in all.items() if at >= now - RETENTION}

@@ -92,17 +92,17 @@ def test_a_lake_that_hangs_is_given_up_in_time_and_then_at_once(sulky: type[Sulk
 
 def test_who_asks_after_a_look_without_an_answer_waits_for_none() -> None:
     now, never = [0.0], threading.Event()
-    patience = TimeoutPool("s3://bucket/lake", lambda: now[0])
+    timeout = TimeoutPool("s3://bucket/lake", lambda: now[0])
     with pytest.raises(LakeError, match="did not answer"):
-        patience.call(never.wait, 0.05, probe=True)
+        timeout.call(never.wait, 0.05, probe=True)
     with pytest.raises(LakeError, match="does not answer"):
-        patience.call(lambda: 1, 60)
+        timeout.call(lambda: 1, 60)
     now[0] += 60
-    assert patience.call(lambda: 1, 60) == 1
+    assert timeout.call(lambda: 1, 60) == 1
     never.set()
 
 
-def test_errors_that_only_a_file_system_knows_are_told_in_one_line(
+def test_errors_that_only_a_file_system_knows_are_reported_in_one_line(
     sulky: type[Sulky], tmp_path: Path
 ) -> None:
     fill("sulky://refuses")

@@ -167,7 +167,7 @@ def test_rollups_reports_and_the_store_are_one_series(known: StoreHarness, lake:
     assert asked.notes == []
 
 
-def test_what_the_lake_does_not_tell_is_said(known: StoreHarness, lake: Lake) -> None:
+def test_what_the_lake_does_not_report_is_stated(known: StoreHarness, lake: Lake) -> None:
     asked = source(known, lake, BEGIN + 300.0)
     assert len(asked.select(named("batch_phase_seconds"), PAST, BEGIN + 300.0)) > 0
     assert "batch_phase_seconds is not available before" in asked.notes[0]
@@ -189,15 +189,17 @@ def test_more_than_can_be_read_is_refused_with_the_way_out(
         source(known, lake, BEGIN + 300.0).select(named("source_lag_rows"), PAST, BEGIN + 300.0)
 
 
-def test_points_are_hours_then_reports_and_each_report_is_told_once(known: StoreHarness, lake: Lake) -> None:
-    told = read_progress(
+def test_points_are_hours_then_reports_and_each_report_is_reported_once(
+    known: StoreHarness, lake: Lake
+) -> None:
+    reported = read_progress(
         known.engine.connect, Archive(str(lake.folder)), ProgressRequest(QUERY, PAST, BEGIN + 300.0, 2000)
     )
-    rolled = [point for point in told.points if isinstance(point, ProgressPoint)]
-    assert told.resolution == 3600.0 and "medians of hours" in told.notes[0]
+    rolled = [point for point in reported.points if isinstance(point, ProgressPoint)]
+    assert reported.resolution == 3600.0 and "medians of hours" in reported.notes[0]
     assert len(rolled) == 11 * 24 and {point.run_id for point in rolled} == {""}
-    assert len(told.points) == 11 * 24 + 144 + 10
-    assert [point.at for point in told.points] == sorted(point.at for point in told.points)
+    assert len(reported.points) == 11 * 24 + 144 + 10
+    assert [point.at for point in reported.points] == sorted(point.at for point in reported.points)
     thinned = read_progress(
         known.engine.connect, Archive(str(lake.folder)), ProgressRequest(QUERY, PAST, BEGIN + 300.0, 50)
     )

@@ -24,7 +24,7 @@ def commit(
 
 
 def untils(mark: int, *commits: Commit) -> list[int]:
-    manifest = LakeManifest({one.key: one for one in commits})
+    manifest = LakeManifest({item.key: item for item in commits})
     return [stretch.until for stretch, _ in offload_commits.contiguous_commits(manifest, "s", mark)]
 
 
@@ -39,12 +39,12 @@ def test_of_two_that_begin_alike_the_longer_counts() -> None:
 
 
 def test_another_stores_commits_and_those_of_alerts_are_not_followed() -> None:
-    told = Commit(JOB, "s-told-2026-11-20", 0.0, (), (), {"store": "s", "digest": "x"})
-    assert untils(0, commit(0, 10, store="another"), told) == []
+    reported = Commit(JOB, "s-told-2026-11-20", 0.0, (), (), {"store": "s", "digest": "x"})
+    assert untils(0, commit(0, 10, store="another"), reported) == []
 
 
 @pytest.mark.parametrize(
-    ("account", "rows", "held", "says"),
+    ("account", "rows", "held", "states"),
     [
         pytest.param(OffloadCounts(10, 9, 1, 2), 7, 10, None, id="all adds up"),
         pytest.param(OffloadCounts(10, 9, 1, 2), 7, 4, None, id="some were deleted meanwhile"),
@@ -56,7 +56,7 @@ def test_another_stores_commits_and_those_of_alerts_are_not_followed() -> None:
     ],
 )
 def test_a_commit_whose_numbers_do_not_add_up_is_not_believed(
-    account: OffloadCounts, rows: int, held: int, says: str | None
+    account: OffloadCounts, rows: int, held: int, states: str | None
 ) -> None:
     found = offload_commits.find_mismatch(commit(0, 10, rows=rows, account=account), held)
-    assert found is None if says is None else says in (found or "")
+    assert found is None if states is None else states in (found or "")

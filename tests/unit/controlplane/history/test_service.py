@@ -23,7 +23,7 @@ def harness(tmp_path: Path) -> Iterator[StoreHarness]:
         yield opened
 
 
-def room(
+def service(
     harness: StoreHarness, folder: Path, lacking: str | None = None, lake: bool = True
 ) -> HistoryService:
     settings = replace(Settings(data_dir=folder), lake=str(folder / "lake") if lake else None)
@@ -37,22 +37,22 @@ def room(
 def test_without_a_lake_nothing_happens_and_nothing_is_kept_back(
     harness: StoreHarness, tmp_path: Path
 ) -> None:
-    made = room(harness, tmp_path, lake=False)
+    made = service(harness, tmp_path, lake=False)
     made.tick()
     assert made.hot_seconds is None and made.series_source(harness.window) is None
     assert made.status().lake is None and made.status().next_at is None
 
 
 def test_nothing_is_started_where_nothing_is_old_enough(harness: StoreHarness, tmp_path: Path) -> None:
-    made = room(harness, tmp_path, lacking="Java")
+    made = service(harness, tmp_path, lacking="Java")
     harness.accept(Driver().started("q", "r", at=harness.now))
     made.tick()
     assert made.status().error is None
     assert made.status().next_at == harness.now + 6 * 3600
 
 
-def test_what_the_machine_lacks_is_said_and_tried_again(harness: StoreHarness, tmp_path: Path) -> None:
-    made = room(harness, tmp_path, lacking="Java 17 or newer is missing")
+def test_what_the_machine_lacks_is_stated_and_tried_again(harness: StoreHarness, tmp_path: Path) -> None:
+    made = service(harness, tmp_path, lacking="Java 17 or newer is missing")
     harness.accept(Driver().started("q", "r", at=BEGIN))
     harness.now += 10 * DAY
     made.tick()
@@ -61,9 +61,9 @@ def test_what_the_machine_lacks_is_said_and_tried_again(harness: StoreHarness, t
     assert status.next_at == harness.now + RETRY_SECONDS and not status.moving
 
 
-def test_a_lake_that_cannot_be_made_is_said_at_the_start(harness: StoreHarness, tmp_path: Path) -> None:
+def test_a_lake_that_cannot_be_made_is_stated_at_the_start(harness: StoreHarness, tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("a file")
-    assert "the lake cannot be used" in (room(harness, tmp_path).status().error or "")
+    assert "the lake cannot be used" in (service(harness, tmp_path).status().error or "")
 
 
 def test_the_database_and_its_password_are_not_on_the_command_line(tmp_path: Path) -> None:
@@ -72,6 +72,6 @@ def test_the_database_and_its_password_are_not_on_the_command_line(tmp_path: Pat
     )
     command = offload_process.command(settings, BEGIN)
     assert not any("secret" in word for word in command)
-    told = offload_process.environment(settings, {"PATH": "/bin"})
-    assert told["CONTROLPLANE_DATABASE_URL"] == "postgresql://u:secret@h/d"
-    assert (told["CONTROLPLANE_HOT_DAYS"], told["PATH"]) == ("1.5", "/bin")
+    reported = offload_process.environment(settings, {"PATH": "/bin"})
+    assert reported["CONTROLPLANE_DATABASE_URL"] == "postgresql://u:secret@h/d"
+    assert (reported["CONTROLPLANE_HOT_DAYS"], reported["PATH"]) == ("1.5", "/bin")

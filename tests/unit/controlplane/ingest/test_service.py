@@ -209,19 +209,19 @@ def test_a_heartbeat_from_a_spool_that_was_left_behind_does_not_revive_its_agent
     assert agent.last_seen_at == died_at
 
 
-def test_an_event_from_the_future_was_heard_now(harness: StoreHarness) -> None:
+def test_an_event_from_the_future_was_received_now(harness: StoreHarness) -> None:
     harness.accept(Driver().started("q", "r", at=harness.now + 10**6))
     view = harness.window.view("q")
     assert view is not None
     assert view.first_seen_at == harness.now
 
 
-def test_the_listeners_hear_what_is_new_once_it_is_stored(harness: StoreHarness) -> None:
-    heard: list[wire.Event] = []
+def test_the_listeners_receive_what_is_new_once_it_is_stored(harness: StoreHarness) -> None:
+    received: list[wire.Event] = []
 
     def listen(new: list[wire.Event]) -> None:
         assert harness.window.view("q") is not None
-        heard.extend(new)
+        received.extend(new)
         raise RuntimeError("a listener's trouble is its own")
 
     harness.ingest.listeners.append(listen)
@@ -229,7 +229,7 @@ def test_the_listeners_hear_what_is_new_once_it_is_stored(harness: StoreHarness)
     lines = [driver.started("q", "r"), driver.progress("q", "r", 0)]
     assert harness.accept(*lines).stored == 2
     assert harness.accept(*lines).duplicates == 2
-    assert [event.type for event in heard] == ["started", "progress"]
+    assert [event.type for event in received] == ["started", "progress"]
 
 
 @pytest.mark.parametrize("keepable", [True, False])
@@ -238,11 +238,11 @@ def test_a_line_that_nobody_foresaw_is_kept_raw_and_costs_nobody_else_anything(
 ) -> None:
     real = deduplication.lifecycle.apply_events
 
-    def brittle(ledger: Any, told: Any, now: float) -> None:
-        told = list(told)
-        if any(one.event.type == "weather" and not (one.raw and keepable) for one in told):
+    def brittle(ledger: Any, reported: Any, now: float) -> None:
+        reported = list(reported)
+        if any(item.event.type == "weather" and not (item.raw and keepable) for item in reported):
             raise KeyError("unforeseen")
-        real(ledger, told, now)
+        real(ledger, reported, now)
 
     monkeypatch.setattr(deduplication.lifecycle, "apply_events", brittle)
     driver = Driver()
@@ -325,19 +325,19 @@ def test_the_same_id_for_query_and_run_breaks_nothing(harness: StoreHarness) -> 
 
 
 def story() -> list[bytes]:
-    one, two = Driver(), Driver()
+    item, two = Driver(), Driver()
     return [
-        one.line("app_started", {"actions": "stop"}),
-        one.started("q", "r1"),
-        *(one.progress("q", "r1", n) for n in range(3)),
-        one.terminated("q", "r1", exception="boom"),
-        one.started("q", "r2"),
-        one.progress("q", "r2", 2),
+        item.line("app_started", {"actions": "stop"}),
+        item.started("q", "r1"),
+        *(item.progress("q", "r1", n) for n in range(3)),
+        item.terminated("q", "r1", exception="boom"),
+        item.started("q", "r2"),
+        item.progress("q", "r2", 2),
         two.line(
             "progress", report("q", "r2", 2, BEGIN + 7.5), at=BEGIN + 8
         ),  # the same batch, heard by another
         two.line("heartbeat", {"dropped": {"x": 1}}),
-        one.line("app_ended", {"reason": "exit"}),
+        item.line("app_ended", {"reason": "exit"}),
         b"rubbish",
     ]
 
@@ -349,7 +349,7 @@ def essence(harness: StoreHarness) -> dict[str, Any]:
     """What the store says, without the ids that it gives in the order of arrival."""
     with harness.engine.connect() as connection:
         stored = connection.execute(sa.select(sa.func.count()).select_from(tables.events)).scalar()
-        told = connection.execute(
+        reported = connection.execute(
             sa.select(tables.batches.c.batch_id, tables.batches.c.trigger_at).order_by(
                 tables.batches.c.trigger_at
             )
@@ -360,7 +360,7 @@ def essence(harness: StoreHarness) -> dict[str, Any]:
         ]
         # A run whose end comes late was thought lost before, and no counter falls.
         totals = {name: n for name, n in harness.window.totals("q").items() if name != "failures|lost"}
-        return {"stored": stored, "batches": [tuple(row) for row in told], "runs": runs, "totals": totals}
+        return {"stored": stored, "batches": [tuple(row) for row in reported], "runs": runs, "totals": totals}
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def test_an_event_put_alone_keeps_its_trouble_to_itself(
     assert result_of(good).duplicates == 0
 
 
-def test_when_the_store_is_closed_everybody_is_told(harness: StoreHarness) -> None:
+def test_when_the_store_is_closed_everybody_is_reported(harness: StoreHarness) -> None:
     harness.writer.stop()
     heap = WriteBatcher(harness.writer, harness.window.apply)
     for future in (

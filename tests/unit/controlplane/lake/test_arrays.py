@@ -19,7 +19,7 @@ numbers = st.dictionaries(st.text(max_size=3), st.integers(-(2**63), 2**63 - 1),
 
 def operators(maps: list[Any]) -> pa.Table:
     known = {"custom_metrics": None}
-    rows = [tuple((known | {"custom_metrics": one}).get(name) for name in NAMES) for one in maps]
+    rows = [tuple((known | {"custom_metrics": item}).get(name) for name in NAMES) for item in maps]
     return table_from_rows("state_operators", rows)
 
 
@@ -27,12 +27,12 @@ def operators(maps: list[Any]) -> pa.Table:
 @given(st.lists(st.none() | numbers, min_size=1, max_size=8))
 def test_maps_of_any_keys_in_any_order_are_as_they_were(maps: list[Any]) -> None:
     found = operators(maps)["custom_metrics"].to_pylist()
-    assert found == [None if one is None else list(one.items()) for one in maps]
+    assert found == [None if item is None else list(item.items()) for item in maps]
 
 
 def test_maps_with_the_same_keys_in_another_order_keep_it() -> None:
     maps = [{"a": 1, "b": 2}, {"b": 3, "a": 4}, {"b": 5}, {}, {"a": 6, "b": 7}]
-    assert operators(maps)["custom_metrics"].to_pylist() == [list(one.items()) for one in maps]
+    assert operators(maps)["custom_metrics"].to_pylist() == [list(item.items()) for item in maps]
 
 
 def test_more_text_than_a_column_can_say_is_an_error_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,8 +82,8 @@ def lives(*events: tuple[str, float], agent: str | None = None) -> LakeRowBuilde
 @pytest.mark.parametrize("moved", [0.0, 3.5, -40_000.0])
 def test_a_run_starts_and_ends_once_whatever_the_clocks_say(lake: Lake, moved: float) -> None:
     put(lake, "ingest", "1", lives(("started", BEGIN), ("idle", BEGIN), agent="a").take())
-    told = lives(("started", BEGIN + moved), ("idle", BEGIN + 60), ("terminated", BEGIN + 90)).take()
-    kept, known = drop_stored_rows(lake, told, HERE)
+    reported = lives(("started", BEGIN + moved), ("idle", BEGIN + 60), ("terminated", BEGIN + 90)).take()
+    kept, known = drop_stored_rows(lake, reported, HERE)
     assert kept["lifecycle"]["event"].to_pylist() == ["idle", "terminated"]
     assert known == 0
 
@@ -93,7 +93,7 @@ def test_an_idle_at_the_same_moment_is_the_same(lake: Lake) -> None:
     assert drop_stored_rows(lake, lives(("idle", BEGIN)).take(), HERE)[0]["lifecycle"].num_rows == 0
 
 
-def test_many_runs_are_told_apart_without_naming_each_to_the_reader(
+def test_many_runs_are_reported_apart_without_naming_each_to_the_reader(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.lake.deduplication.MAX_FILTERED_RUNS", 1)
@@ -135,9 +135,9 @@ def held(lake: Lake) -> list[int]:
 
 
 def test_two_jobs_that_bring_the_same_rows_at_once_do_not_both_put_them_there(lake: Lake) -> None:
-    one = batch_of(lake, "ingest", "1", rows(1, 2).take())
+    item = batch_of(lake, "ingest", "1", rows(1, 2).take())
     other = batch_of(lake, "import", "x", rows(2, 3).take())
-    one()
+    item()
     with pytest.raises(CommitConflict, match="run the job again"):
         other()
     assert held(lake) == [1, 2] and lake.folder.list_names("_staging") == []
@@ -146,16 +146,16 @@ def test_two_jobs_that_bring_the_same_rows_at_once_do_not_both_put_them_there(la
 
 
 def test_jobs_at_once_with_rows_of_their_own_do_not_wait_for_each_other(lake: Lake) -> None:
-    one, other = batch_of(lake, "ingest", "1", rows(1).take()), batch_of(lake, "import", "x", rows(2).take())
-    one()
+    item, other = batch_of(lake, "ingest", "1", rows(1).take()), batch_of(lake, "import", "x", rows(2).take())
+    item()
     other()
     assert held(lake) == [1, 2]
 
 
 def test_lives_that_two_jobs_bring_at_once_are_not_taken_twice(lake: Lake) -> None:
-    one = batch_of(lake, "ingest", "1", lives(("started", BEGIN), agent="a").take())
+    item = batch_of(lake, "ingest", "1", lives(("started", BEGIN), agent="a").take())
     other = batch_of(lake, "import", "x", lives(("started", BEGIN + 5)).take())
-    one()
+    item()
     with pytest.raises(CommitConflict):
         other()
 

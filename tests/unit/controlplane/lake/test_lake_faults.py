@@ -204,13 +204,13 @@ def test_a_batch_that_was_merged_while_it_was_done_again_is_refused(tmp_path: Pa
 
 
 def test_two_jobs_of_the_same_batch_at_once_leave_one_of_them(tmp_path: Path) -> None:
-    one, two = filled(tmp_path), Lake.open(str(tmp_path))
-    slow = one.stage("import", "a")
+    item, two = filled(tmp_path), Lake.open(str(tmp_path))
+    slow = item.stage("import", "a")
     parts = slow.write("progress", reports([7]), "0")
     put(two, "import", "a", reports([8]))
     with pytest.raises(LakeError, match="run the job again"):
-        one.commit(slow, parts)
-    assert by_manifest(one) == by_glob(tmp_path) == [8, 10, 11, 12]
+        item.commit(slow, parts)
+    assert by_manifest(item) == by_glob(tmp_path) == [8, 10, 11, 12]
 
 
 def test_many_jobs_at_once_and_one_that_merges_keep_every_row(tmp_path: Path) -> None:

@@ -20,13 +20,13 @@ from tests import eventlogs
 from tests.drivers import BEGIN, real_reports, report
 
 WHO = Producer("shop", "4.3.0", "agent")
-HEARD = [one["report"] for one in eventlogs.heard() if one["kind"] == "progress"]
+RECEIVED = [item["report"] for item in eventlogs.heard() if item["kind"] == "progress"]
 
 
 def taken(*reports: dict[str, Any], **more: Any) -> dict[str, list[dict[str, Any]]]:
     rows = LakeRowBuilder()
-    for one in reports:
-        rows.progress(WHO, one, **more)
+    for item in reports:
+        rows.progress(WHO, item, **more)
     return {name: table.to_pylist() for name, table in rows.take().items()}
 
 
@@ -67,7 +67,7 @@ def test_the_columns_say_what_the_server_reads_in_the_same_report(data: dict[str
 
 
 @pytest.mark.parametrize(
-    "data", real_reports() + HEARD, ids=lambda data: f"{data.get('name')}-{data['batchId']}"
+    "data", real_reports() + RECEIVED, ids=lambda data: f"{data.get('name')}-{data['batchId']}"
 )
 def test_a_report_can_be_made_again_from_its_rows(data: dict[str, Any]) -> None:
     assert meaning(rebuilt(taken(data))) == meaning(data)
@@ -76,7 +76,7 @@ def test_a_report_can_be_made_again_from_its_rows(data: dict[str, Any]) -> None:
 def rebuilt(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     (row,) = tables["progress"]
     extra = json.loads(row["extra"] or "{}")
-    told = {
+    reported = {
         "watermark": "watermark",
         "max": "event_time_max",
         "min": "event_time_min",
@@ -93,11 +93,11 @@ def rebuilt(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         "inputRowsPerSecond": row["input_rows_per_second"],
         "processedRowsPerSecond": row["processed_rows_per_second"],
         "durationMs": dict(row["durations_ms"] or ()),
-        "eventTime": {key: row[column] for key, column in told.items()} | extra.pop("eventTime", {}),
+        "eventTime": {key: row[column] for key, column in reported.items()} | extra.pop("eventTime", {}),
         "sink": {"description": row["sink"], "numOutputRows": row["output_rows"]} | extra.pop("sink", {}),
         "observedMetrics": json.loads(row["observed"] or "{}"),
-        "sources": [rebuilt_source(one) for one in tables["sources"]],
-        "stateOperators": [rebuilt_operator(one) for one in tables["state_operators"]],
+        "sources": [rebuilt_source(table) for table in tables["sources"]],
+        "stateOperators": [rebuilt_operator(table) for table in tables["state_operators"]],
     }
     return made | extra
 
@@ -136,8 +136,8 @@ def rebuilt_operator(row: dict[str, Any]) -> dict[str, Any]:
 def meaning(value: Any, key: str = "") -> Any:
     """What a document says: absent, null, empty and `numOutputRows: -1` are one; times are moments."""
     if isinstance(value, dict):
-        told = {name: meaning(inner, name) for name, inner in value.items()}
-        return {name: inner for name, inner in told.items() if inner not in (None, {}, [])}
+        reported = {name: meaning(inner, name) for name, inner in value.items()}
+        return {name: inner for name, inner in reported.items() if inner not in (None, {}, [])}
     if isinstance(value, list):
         return [meaning(inner) for inner in value]
     if key == "numOutputRows" and value == -1:
@@ -170,7 +170,7 @@ def test_what_no_column_has_is_in_extra_where_it_belongs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "printed"),
     [
         ({"runId": None}, "runId must be text"),
         ({"id": ""}, "id must be text"),
@@ -181,10 +181,12 @@ def test_what_no_column_has_is_in_extra_where_it_belongs() -> None:
         ({"timestamp": None}, "timestamp must be RFC 3339"),
     ],
 )
-def test_a_malformed_report_is_refused_in_a_sentence_and_spoils_no_neighbour(broken: Any, said: str) -> None:
+def test_a_malformed_report_is_refused_in_a_sentence_and_spoils_no_neighbour(
+    broken: Any, printed: str
+) -> None:
     rows = LakeRowBuilder()
     assert rows.progress(WHO, report("q", "r", 1))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=printed):
         rows.progress(WHO, report("q", "r", 2) | broken)
     assert rows.progress(WHO, report("q", "r", 3))
     tables = rows.take()
@@ -205,7 +207,7 @@ def test_a_rate_that_is_none_is_absent(rate: Any) -> None:
     assert row["extra"] is None
 
 
-def test_the_rate_of_the_first_batch_is_not_known_though_spark_says_zero() -> None:
+def test_the_rate_of_the_first_batch_is_not_known_though_spark_states_zero() -> None:
     row = one(inputRowsPerSecond=0.0, numInputRows=5)
     assert row["input_rows_per_second"] is None
     assert json.loads(row["extra"]) == {"inputRowsPerSecond": 0.0}
@@ -216,15 +218,15 @@ def test_a_watermark_of_1970_is_none_yet() -> None:
 
 
 def test_totals_that_are_missing_are_summed_over_the_sources() -> None:
-    told = report("q", "r", 1, sources=[{"numInputRows": 4, "inputRowsPerSecond": 1.5}] * 2)
+    reported = report("q", "r", 1, sources=[{"numInputRows": 4, "inputRowsPerSecond": 1.5}] * 2)
     for key in ("numInputRows", "inputRowsPerSecond", "processedRowsPerSecond"):
-        del told[key]
-    (row,) = taken(told)["progress"]
+        del reported[key]
+    (row,) = taken(reported)["progress"]
     assert (row["input_rows"], row["input_rows_per_second"]) == (8, 3.0)
     assert row["processed_rows_per_second"] is None
 
 
-def test_the_time_it_was_heard_is_the_agents_else_the_triggers_end() -> None:
+def test_the_time_it_was_received_is_the_agents_else_the_triggers_end() -> None:
     data = report("q", "r", 1, BEGIN)
     assert taken(data)["progress"][0]["reported_at"] == datetime.fromtimestamp(BEGIN + 0.5, UTC)
     assert taken(data, at=BEGIN + 7)["progress"][0]["reported_at"] == datetime.fromtimestamp(BEGIN + 7, UTC)
@@ -255,8 +257,10 @@ def test_an_offset_is_the_same_text_whether_it_came_as_json_or_as_text_of_json(o
 
 def test_a_trigger_without_data_is_an_idle_and_no_batch() -> None:
     rows = LakeRowBuilder()
-    told = report("q", "r", 1, BEGIN, numInputRows=0, durationMs={"latestOffset": 2, "triggerExecution": 3})
-    assert not rows.progress(WHO, told, at=BEGIN + 1)
+    reported = report(
+        "q", "r", 1, BEGIN, numInputRows=0, durationMs={"latestOffset": 2, "triggerExecution": 3}
+    )
+    assert not rows.progress(WHO, reported, at=BEGIN + 1)
     tables = rows.take()
     assert [table.num_rows for table in tables.values()] == [0, 0, 0, 1]
     (row,) = tables["lifecycle"].to_pylist()
@@ -269,7 +273,7 @@ def test_half_a_surrogate_pair_spoils_nothing() -> None:
     assert row["name"] == "a?b"
 
 
-def test_an_event_of_life_has_its_own_row() -> None:
+def test_an_event_of_lifecycle_has_its_own_row() -> None:
     rows = LakeRowBuilder()
     rows.lifecycle(WHO, "terminated", BEGIN, "q", "r", "", "boom", "CLASS", "agent", 7, {"tags": [], "x": 1})
     assert len(rows) == 1
@@ -312,9 +316,9 @@ INNER = [
 )
 def test_no_report_however_odd_spoils_the_table(odd: dict[str, Any], inner: dict[str, Any]) -> None:
     rows = LakeRowBuilder()
-    told = report("q", "r", 1, sources=[inner], stateOperators=[inner]) | odd
+    reported = report("q", "r", 1, sources=[inner], stateOperators=[inner]) | odd
     with contextlib.suppress(ValueError):
-        rows.progress(WHO, told, at=BEGIN)
+        rows.progress(WHO, reported, at=BEGIN)
     assert rows.progress(WHO, report("q", "r", 2))
     tables = rows.take()
     assert 2 in tables["progress"]["batch_id"].to_pylist()
@@ -323,5 +327,5 @@ def test_no_report_however_odd_spoils_the_table(odd: dict[str, Any], inner: dict
 
 def test_the_idle_phases_are_those_that_the_server_knows() -> None:
     for phases in ({"triggerExecution": 1}, {"addBatch": 1, "triggerExecution": 1}):
-        told = report("q", "r", 1, numInputRows=0, durationMs=phases)
-        assert LakeRowBuilder().progress(WHO, told) is not progress.is_idle(sample(told, BEGIN))
+        reported = report("q", "r", 1, numInputRows=0, durationMs=phases)
+        assert LakeRowBuilder().progress(WHO, reported) is not progress.is_idle(sample(reported, BEGIN))

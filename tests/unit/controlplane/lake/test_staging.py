@@ -51,5 +51,5 @@ def test_a_file_has_the_types_of_the_table_for_any_reader(lake: Lake) -> None:
 def test_what_rows_are_looked_for_by_has_statistics_and_nothing_else_has(lake: Lake) -> None:
     group = pq.read_metadata(written(lake, reports(range(3)))).row_group(0)
     columns = [group.column(place) for place in range(group.num_columns)]
-    told = {column.path_in_schema for column in columns if column.is_stats_set}
-    assert told == {"query_id", "run_id", "batch_id", "trigger_at"}
+    reported = {column.path_in_schema for column in columns if column.is_stats_set}
+    assert reported == {"query_id", "run_id", "batch_id", "trigger_at"}

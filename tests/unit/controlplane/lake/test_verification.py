@@ -59,7 +59,7 @@ def test_a_damaged_file_is_named(lake: Lake, damage: str) -> None:
 
 def test_a_file_of_other_rows_is_not_that_of_the_commit(lake: Lake) -> None:
     commit, other = written(lake), written(lake, batch="other")
-    paths = [next(p.path for p in one.parts if p.table == "progress") for one in (commit, other)]
+    paths = [next(p.path for p in item.parts if p.table == "progress") for item in (commit, other)]
     small = LakeRowBuilder()
     small.progress(Producer("shop", None, "agent"), report("q", "r", 1), BEGIN)
     staging = lake.stage("offload", "small")

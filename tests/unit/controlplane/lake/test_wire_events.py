@@ -22,13 +22,13 @@ def event(type: str, data: dict[str, Any], agent: str = AGENT, seq: int = 1, at:
     return wire.Event(agent, seq, at, wire.App("orders", "local-1", "4.3.0"), type, data)
 
 
-def line(one: wire.Event) -> bytes:
-    return wire.encode_event(one).encode()
+def line(item: wire.Event) -> bytes:
+    return wire.encode_event(item).encode()
 
 
 def test_a_line_of_an_agent_is_read() -> None:
-    told = event("progress", REPORT)
-    assert wire_events.decode_line(line(told)) == told
+    reported = event("progress", REPORT)
+    assert wire_events.decode_line(line(reported)) == reported
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_line_of_an_agent_is_read() -> None:
     ],
     ids=["torn", "bytes", "a list", "no agent", "deep"],
 )
-def test_a_line_that_is_none_says_why(bad: bytes, why: str) -> None:
+def test_a_line_that_is_none_states_why(bad: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
         wire_events.decode_line(bad)
 
@@ -68,7 +68,7 @@ def test_only_an_inventory_may_be_longer_than_a_mebibyte() -> None:
     ],
     ids=["progress", "started", "terminated", "idle"],
 )
-def test_what_a_run_tells_once_is_the_same_whoever_tells_it(
+def test_what_a_run_reports_once_is_the_same_whoever_reports_it(
     type: str, data: dict[str, Any], again: dict[str, Any]
 ) -> None:
     assert wire_events.deduplication_key(event(type, data)) == wire_events.deduplication_key(
@@ -90,8 +90,8 @@ def test_what_a_run_tells_once_is_the_same_whoever_tells_it(
     ],
     ids=["batch", "trigger", "run", "kind", "number", "agent", "each failure", "no batch"],
 )
-def test_what_differs_has_another_key(one: wire.Event, another: wire.Event) -> None:
-    assert wire_events.deduplication_key(one) != wire_events.deduplication_key(another)
+def test_what_differs_has_another_key(item: wire.Event, another: wire.Event) -> None:
+    assert wire_events.deduplication_key(item) != wire_events.deduplication_key(another)
 
 
 def test_a_report_becomes_rows_with_its_agent() -> None:
@@ -102,7 +102,7 @@ def test_a_report_becomes_rows_with_its_agent() -> None:
     assert (row["batch_id"], row["spark_version"]) == (10, "4.3.0")
 
 
-def test_a_failure_becomes_a_row_of_its_life() -> None:
+def test_a_failure_becomes_a_row_of_its_lifecycle() -> None:
     data = {**RUN, "name": "n", "exception": "boom", "errorClassOnException": "DIV", "later": {"a": 1}}
     rows = LakeRowBuilder()
     assert wire_events.add_event(rows, event("terminated", data))
@@ -116,7 +116,7 @@ def test_a_failure_becomes_a_row_of_its_life() -> None:
     assert json.loads(row["extra"]) == {"later": {"a": 1}} and row["reported_at"].timestamp() == 1e9
 
 
-def test_a_start_is_at_the_time_that_spark_says() -> None:
+def test_a_start_is_at_the_time_that_spark_states() -> None:
     rows = LakeRowBuilder()
     wire_events.add_event(rows, event("started", {**RUN, "timestamp": "2026-11-20T06:00:00.250Z"}))
     (row,) = rows.take()["lifecycle"].to_pylist()
@@ -124,18 +124,18 @@ def test_a_start_is_at_the_time_that_spark_says() -> None:
 
 
 @pytest.mark.parametrize("type", ["heartbeat", "status", "inventory", "of a newer agent"])
-def test_what_tells_of_the_present_only_is_no_row(type: str) -> None:
+def test_what_reports_of_the_present_only_is_no_row(type: str) -> None:
     rows = LakeRowBuilder()
     assert wire_events.add_event(rows, event(type, RUN)) is False and len(rows) == 0
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [event("progress", {"id": "q"}), event("started", {"id": "q"}), event("terminated", {"runId": "r"})],
     ids=["progress", "started", "terminated"],
 )
-def test_what_names_no_run_is_refused_and_spoils_nothing(told: wire.Event) -> None:
+def test_what_names_no_run_is_refused_and_spoils_nothing(reported: wire.Event) -> None:
     rows = LakeRowBuilder()
     with pytest.raises(ValueError, match="must be"):
-        wire_events.add_event(rows, told)
+        wire_events.add_event(rows, reported)
     assert len(rows) == 0

@@ -28,7 +28,7 @@ def baseline(query_id: str = "q1", query: str = "orders", value: float = 5.0) ->
     return Baseline(query_id, "shop", query, 1.5, values)
 
 
-def told(**changes: Any) -> dict[str, Any]:
+def reported(**changes: Any) -> dict[str, Any]:
     return {**to_json(baseline()), **changes}
 
 
@@ -60,38 +60,41 @@ def test_an_hour_of_the_week_is_counted_from_monday(when: datetime, hour: int) -
     assert hours_of_week(np.array([when.timestamp()] * 2)).tolist() == [hour, hour]
 
 
-def test_what_is_told_is_what_is_parsed() -> None:
-    again = from_json(told(), "one")
+def test_what_is_reported_is_what_is_parsed() -> None:
+    again = from_json(reported(), "one")
     assert (again.query_id, again.app, again.query, again.made_at) == ("q1", "shop", "orders", 1.5)
     np.testing.assert_array_equal(again.values, baseline().values)
 
 
 WRONG = {
     "no object": ([], "one must be an object, not list"),
-    "no id": (told(query_id=None), "one.query_id must be text"),
-    "an endless name": (told(query="x" * 2000), "one.query must be text"),
-    "no figures": (told(figures=None), "one.figures must be an object"),
+    "no id": (reported(query_id=None), "one.query_id must be text"),
+    "an endless name": (reported(query="x" * 2000), "one.query must be text"),
+    "no figures": (reported(figures=None), "one.figures must be an object"),
     "an unknown figure": (
-        told(figures={"moons": {}}),
+        reported(figures={"moons": {}}),
         "one.figures: 'moons' is none of input_rows_per_second",
     ),
     "an unknown quantile": (
-        told(figures={"state_rows": {"0.3": [None] * HOURS}}),
+        reported(figures={"state_rows": {"0.3": [None] * HOURS}}),
         "one.figures.state_rows: '0.3' is none of 0.1, 0.5, 0.9",
     ),
-    "too few hours": (told(figures={"state_rows": {"0.5": [1]}}), "must be a list of 168 values"),
+    "too few hours": (reported(figures={"state_rows": {"0.5": [1]}}), "must be a list of 168 values"),
     "a text for a value": (
-        told(figures={"state_rows": {"0.5": [None] * 7 + ["x"] + [None] * 160}}),
+        reported(figures={"state_rows": {"0.5": [None] * 7 + ["x"] + [None] * 160}}),
         r"one.figures.state_rows.0.5\[7\] must be a number or null",
     ),
-    "too large a value": (told(figures={"state_rows": {"0.5": [1e300] * HOURS}}), "must be a number or null"),
+    "too large a value": (
+        reported(figures={"state_rows": {"0.5": [1e300] * HOURS}}),
+        "must be a number or null",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_named(case: str) -> None:
-    document, words = WRONG[case]
-    with pytest.raises(BadRequest, match=words):
+    document, text = WRONG[case]
+    with pytest.raises(BadRequest, match=text):
         from_json(document, "one")
 
 
@@ -107,9 +110,9 @@ def test_readings_are_of_the_hour_and_of_what_is_known() -> None:
     book = BaselineStore()
     book.replace([baseline()])
     monday_5 = datetime(2026, 3, 2, 5, 30, tzinfo=UTC).timestamp()
-    (one,) = book.samples([view("q1"), view("q2", "unknown")], monday_5)
-    assert one.metric.name == "spark_streaming_baseline_input_rows_per_second" and one.value == 10.0
-    assert one.labels == {"team": "a", "app": "shop", "query": "orders", "query_id": "q1", "quantile": "0.5"}
+    (item,) = book.samples([view("q1"), view("q2", "unknown")], monday_5)
+    assert item.metric.name == "spark_streaming_baseline_input_rows_per_second" and item.value == 10.0
+    assert item.labels == {"team": "a", "app": "shop", "query": "orders", "query_id": "q1", "quantile": "0.5"}
     assert list(book.samples([view("q1")], monday_5, frozenset({"spark_streaming_batch_id"}))) == []
     assert list(book.samples([view("q1", retired_at=5.0)], monday_5)) == []
 

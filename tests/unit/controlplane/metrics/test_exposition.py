@@ -44,15 +44,15 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 def scrape(*views: QueryView, **more: Any) -> Series:
     """Series → value, of views as the server would judge them."""
-    statuses = {one.query_id: judge(one, NOW) for one in views}
-    agents = {one.agent.agent: one.agent for one in views if one.agent}.values()
+    statuses = {item.query_id: judge(item, NOW) for item in views}
+    agents = {item.agent.agent: item.agent for item in views if item.agent}.values()
     body, _ = render(views, statuses, OWN, NOW, **{"agents": agents, **more})
     found: Series = {}
     for family in text_families(body.decode()):
-        for one in family.samples:
-            key = (one.name, tuple(sorted(one.labels.items())))
+        for item in family.samples:
+            key = (item.name, tuple(sorted(item.labels.items())))
             assert key not in found, f"{key} is told twice"
-            found[key] = one.value
+            found[key] = item.value
     return found
 
 
@@ -89,9 +89,9 @@ def test_neither_run_nor_batch_id_is_a_label_but_on_the_info() -> None:
     assert carriers == {"spark_streaming_query_info"}
 
 
-def test_the_last_batch_is_told_in_base_units() -> None:
+def test_the_last_batch_is_reported_in_base_units() -> None:
     series = scrape(view(progress=batches([5, 15], rows=10)))
-    told = {
+    reported = {
         "batch_id": 1,
         "batch_duration_seconds": 1,
         "input_rows_per_second": 10,
@@ -102,19 +102,19 @@ def test_the_last_batch_is_told_in_base_units() -> None:
         "source_max_partition_lag_rows": 15,
         "source_arrival_rows_per_second": 2,
     }
-    assert {name: value(series, f"spark_streaming_{name}") for name in told} == pytest.approx(told)
+    assert {name: value(series, f"spark_streaming_{name}") for name in reported} == pytest.approx(reported)
     assert value(series, "spark_streaming_batch_phase_seconds", phase="addBatch") == 0.8
 
 
 def test_an_unknown_figure_is_absent_and_never_nought() -> None:
     """A source without a head has no lag, a watermark of 1970 is none, and NaN is no value."""
     odd = sample(1, NOW - 5, [source(None, None, None)], input_rows_per_second=math.nan, watermark=None)
-    told = names(scrape(view(progress=(odd,))))
+    reported = names(scrape(view(progress=(odd,))))
     absent = "source_lag_rows source_lag_seconds input_rows_per_second watermark_timestamp_seconds".split()
-    assert not told & {f"spark_streaming_{name}" for name in absent}
+    assert not reported & {f"spark_streaming_{name}" for name in absent}
 
 
-def test_stateful_operators_tell_their_own_and_sparks_custom_figures() -> None:
+def test_stateful_operators_report_their_own_and_sparks_custom_figures() -> None:
     metrics = {"rocksdbGetLatency": 1500.0, "SnapshotLastUploaded.partition_0_default": 3.0}
     metrics |= {"SnapshotLastUploaded.partition_1_default": -1.0, "rocksdbSstFileSize": 99.0}
     save = OperatorSample("stateStoreSave", 10, 1, 2, 3, 2880, 250, 2, metrics)
@@ -146,7 +146,7 @@ def test_counters_come_from_the_totals_of_the_store() -> None:
     assert value(series, "spark_streaming_state_rows_removed_total", operator="dedupe") == 3
 
 
-def test_figures_of_batches_end_with_their_run_and_those_of_life_stay() -> None:
+def test_figures_of_batches_end_with_their_run_and_those_of_lifecycle_stay() -> None:
     stopped = scrape(view(run=run(ended_at=NOW - 9, end=RunEnd.STOPPED)))
     assert value(stopped, "spark_streaming_query_up") == 0
     assert value(stopped, "spark_streaming_query_expected") == 0
@@ -164,11 +164,11 @@ def test_a_failed_query_is_down_but_expected() -> None:
 
 def why(series: Series) -> list[tuple[str, str]]:
     """Condition and advice of every failure that is told."""
-    told = [dict(own) for name, own in series if name == "spark_streaming_query_failure_info"]
-    return [(labels["error_class"], labels["retry"]) for labels in told]
+    reported = [dict(own) for name, own in series if name == "spark_streaming_query_failure_info"]
+    return [(labels["error_class"], labels["retry"]) for labels in reported]
 
 
-def test_a_failed_query_tells_of_what_and_whether_another_start_helps() -> None:
+def test_a_failed_query_reports_of_what_and_whether_another_start_helps() -> None:
     failed = run(ended_at=NOW - 9, end=RunEnd.FAILED, failure_text=STATE_LOST)
     lost = STATE_LOST.partition("]")[0][1:]
     assert why(scrape(view(run=failed))) == [(lost, "never")]
@@ -184,13 +184,13 @@ def test_a_start_that_failed_last_is_why_a_query_is_failed() -> None:
     ]
 
 
-def test_a_new_run_does_not_tell_the_old_ones_batches() -> None:
+def test_a_new_run_does_not_report_the_old_ones_batches() -> None:
     fresh = scrape(view(run=run(run_id="run-2", started_at=NOW - 5)))
     assert value(fresh, "spark_streaming_query_up") == 1
     assert "spark_streaming_batch_id" not in names(fresh)
 
 
-def test_the_age_of_a_running_batch_is_told_and_nought_between_batches() -> None:
+def test_the_age_of_a_running_batch_is_reported_and_nought_between_batches() -> None:
     progress_ = batches([0] * 3, last_at=NOW - 20)
     running = scrape(view(progress=progress_, status=in_batch(last_task_at=NOW - 4)))
     assert value(running, "spark_streaming_batch_age_seconds") == 20
@@ -198,7 +198,7 @@ def test_the_age_of_a_running_batch_is_told_and_nought_between_batches() -> None
     assert value(scrape(view(progress=progress_)), "spark_streaming_batch_age_seconds") == 0
 
 
-def test_the_delay_of_the_watermark_is_told_while_the_query_runs() -> None:
+def test_the_delay_of_the_watermark_is_reported_while_the_query_runs() -> None:
     facts = RunFacts(watermark_delay=90.0)
     assert value(scrape(view(facts=facts)), "spark_streaming_watermark_delay_seconds") == 90
     over = scrape(view(facts=facts, run=run(ended_at=NOW - 9, end=RunEnd.STOPPED)))
@@ -213,7 +213,7 @@ def test_the_info_names_what_is_known_of_the_run() -> None:
     assert value(series, "spark_streaming_query_info", **labels) == 1
 
 
-def test_each_live_agent_is_told_once_and_ended_ones_not() -> None:
+def test_each_live_agent_is_reported_once_and_ended_ones_not() -> None:
     lossy = agent(dropped={"queue_full": 3})
     gone = agent(key=2, agent="agent-2", ended_at=NOW - 5, end_reason="exit")
     series = scrape(
@@ -229,14 +229,14 @@ def test_each_live_agent_is_told_once_and_ended_ones_not() -> None:
     assert "spark_streaming_driver_heap_bytes" not in names(series)
 
 
-def test_an_agent_tells_executors_heap_and_the_users_labels() -> None:
+def test_an_agent_reports_executors_heap_and_the_users_labels() -> None:
     labels = {"team": "data", "app": "evil", "agent": "evil", "__x": "y"}
-    beat = {"executors": 3, "driver": {"heapUsed": 5e8, "heapMax": 1e9}}
-    series = scrape(view(agent=agent(labels=labels)), heartbeat_of=lambda _: beat)
+    scheduler = {"executors": 3, "driver": {"heapUsed": 5e8, "heapMax": 1e9}}
+    series = scrape(view(agent=agent(labels=labels)), heartbeat_of=lambda _: scheduler)
     own = {"team": "data", "app": "shop", "agent": "agent-1"}
-    told = {"executors": 3, "driver_heap_bytes": 5e8, "driver_heap_max_bytes": 1e9}
+    reported = {"executors": 3, "driver_heap_bytes": 5e8, "driver_heap_max_bytes": 1e9}
     key = tuple(sorted(own.items()))
-    assert {name: series[f"spark_streaming_{name}", key] for name in told} == told
+    assert {name: series[f"spark_streaming_{name}", key] for name in reported} == reported
 
 
 def test_our_own_figures_are_there_without_any_query() -> None:
@@ -269,17 +269,19 @@ def everything() -> QueryView:
     """A query that tells what Spark 4.3 told of a real one, with labels that need escaping."""
     lines = RECORDED.read_text().splitlines()
     samples = [progress.sample(json.loads(line), NOW - 5 - 10 * n) for n, line in enumerate(reversed(lines))]
-    told = tuple(replace(one, run_id="run-1") for one in reversed(samples))
-    return view(progress=told, name='quo"te\n\\', labels={"team": "é\n"}, status=in_batch(last_task_at=NOW))
+    reported = tuple(replace(item, run_id="run-1") for item in reversed(samples))
+    return view(
+        progress=reported, name='quo"te\n\\', labels={"team": "é\n"}, status=in_batch(last_task_at=NOW)
+    )
 
 
 TOTALS = {"batches": 7.0, "failures|A_B": 1.0, "source_input_rows|x": 1.0, "state_rows_updated|y": 2.0}
 
 
 def test_openmetrics_is_what_a_strict_parser_takes() -> None:
-    one = everything()
-    verdicts = {one.query_id: judge(one, NOW)}
-    body, _ = render([one], verdicts, OWN, NOW, OPENMETRICS, lambda _: TOTALS)
+    item = everything()
+    verdicts = {item.query_id: judge(item, NOW)}
+    body, _ = render([item], verdicts, OWN, NOW, OPENMETRICS, lambda _: TOTALS)
     families = {family.name: family for family in openmetrics_families(body.decode())}
     assert families["spark_streaming_batch_duration_seconds"].unit == "seconds"
     assert families["spark_streaming_query"].type == "info"
@@ -287,13 +289,13 @@ def test_openmetrics_is_what_a_strict_parser_takes() -> None:
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus")
 def test_promtool_finds_nothing_to_complain_of() -> None:
-    one = everything()
-    body, _ = render([one], {one.query_id: judge(one, NOW)}, OWN, NOW, None, lambda _: TOTALS)
+    item = everything()
+    body, _ = render([item], {item.query_id: judge(item, NOW)}, OWN, NOW, None, lambda _: TOTALS)
     found = subprocess.run(["promtool", "check", "metrics"], input=body, capture_output=True, check=False)
     assert (found.returncode, found.stdout + found.stderr) == (0, b"")
 
 
-def test_nothing_that_is_not_a_number_is_ever_told() -> None:
+def test_nothing_that_is_not_a_number_is_ever_reported() -> None:
     body, _ = render([everything()], {}, OWN, NOW, None, lambda _: {"batches": math.nan})
     assert b" NaN" not in body and b"Inf" not in body
 
@@ -306,7 +308,7 @@ def test_any_view_at_all_can_be_scraped(strange: QueryView) -> None:
     assert b"NaN" not in body
 
 
-def test_an_agent_that_sends_nonsense_in_its_heartbeat_is_told_without_it() -> None:
+def test_an_agent_that_sends_nonsense_in_its_heartbeat_is_reported_without_it() -> None:
     odd: Agent = agent(dropped={"x": math.nan})
     series = scrape(view(agent=odd), heartbeat_of=lambda _: {"callback": "x", "executors": True})
     assert not names(series) & {"spark_streaming_executors", "spark_streaming_agent_events_dropped_total"}
@@ -314,8 +316,8 @@ def test_an_agent_that_sends_nonsense_in_its_heartbeat_is_told_without_it() -> N
 
 def test_a_figure_that_no_float_can_hold_is_absent_and_costs_no_other() -> None:
     seen = CheckpointSummary(NOW - 60, "ok", "it will resume", "/c", bytes=10**400, files=5)
-    beat = {"executors": 10**400, "driver": {"heapUsed": 7}}
-    series = scrape(view(checkpoint=seen, agent=agent()), heartbeat_of=lambda _: beat)
+    scheduler = {"executors": 10**400, "driver": {"heapUsed": 7}}
+    series = scrape(view(checkpoint=seen, agent=agent()), heartbeat_of=lambda _: scheduler)
     assert value(series, "spark_streaming_checkpoint_files") == 5
     assert value(series, "spark_streaming_driver_heap_bytes") == 7
     assert not names(series) & {"spark_streaming_checkpoint_bytes", "spark_streaming_executors"}

@@ -108,7 +108,7 @@ def test_a_report_that_two_jobs_wrote_is_kept_once(tmp_path: Path) -> None:
     assert by_manifest(lake) == by_glob(tmp_path) == list(range(8))
 
 
-def test_a_start_is_kept_once_whoever_told_of_it_and_whenever() -> None:
+def test_a_start_is_kept_once_whoever_reported_of_it_and_whenever() -> None:
     events = [
         {"app": "a", "run_id": "r", "event": "started", "reported_at": DAY, "agent": "x", "seq": 1},
         {
@@ -134,7 +134,7 @@ def test_a_start_is_kept_once_whoever_told_of_it_and_whenever() -> None:
     kept = drop_duplicates(
         "lifecycle", pa.Table.from_pylist(events, schema=arrow_schema("lifecycle"))
     ).to_pylist()
-    assert [(one["app"], one["event"], one["seq"]) for one in kept] == [
+    assert [(item["app"], item["event"], item["seq"]) for item in kept] == [
         ("a", "started", 1),
         ("a", "idle", 2),
         ("a", "idle", 3),
@@ -159,7 +159,7 @@ def test_rows_of_no_query_are_merged_too(tmp_path: Path) -> None:
     assert sorted(rows["app"].to_pylist()) == [str(number) for number in range(8)]
 
 
-def test_a_damaged_file_is_told_and_its_day_left_as_it_was(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_its_day_left_as_it_was(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     heap = file_groups(lake.manifest(), day(1))[0]
     Path(lake.folder.absolute(heap.parts[3].path)).write_bytes(b"PAR1 no more")
@@ -168,7 +168,7 @@ def test_a_damaged_file_is_told_and_its_day_left_as_it_was(tmp_path: Path) -> No
     assert done.parts == ()
 
 
-def test_a_file_with_fewer_rows_than_were_committed_is_told(tmp_path: Path) -> None:
+def test_a_file_with_fewer_rows_than_were_committed_is_reported(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     heap = file_groups(lake.manifest(), day(1))[0]
     pq.write_table(reports([]), lake.folder.absolute(heap.parts[0].path))

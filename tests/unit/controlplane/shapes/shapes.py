@@ -88,7 +88,7 @@ def processor(**more: Any) -> dict[str, Any]:
 WATERMARK = {"column": "ts", "delay": "10 minutes"}
 
 
-def told(*operators: dict[str, Any], **more: Any) -> dict[str, Any]:
+def reported(*operators: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A document of the agent: a query in update mode that reads files and gives them to a function."""
     found = {
         "v": 1,
@@ -110,7 +110,7 @@ def told(*operators: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def shape(*operators: dict[str, Any], **more: Any) -> Shape:
-    return shape_from(told(*operators, **more))
+    return shape_from(reported(*operators, **more))
 
 
 def configured(*operators: dict[str, Any], **settings: str) -> Shape:

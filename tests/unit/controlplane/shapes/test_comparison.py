@@ -385,7 +385,7 @@ def test_every_condition_that_is_predicted_is_one_that_we_explain() -> None:
 
 
 @given(st.sampled_from(sorted(CASES)), st.sampled_from(sorted(CASES)))
-def test_any_two_shapes_can_be_compared(one: str, other: str) -> None:
-    findings = compare_shapes(CASES[one][0], CASES[other][1])
+def test_any_two_shapes_can_be_compared(item: str, other: str) -> None:
+    findings = compare_shapes(CASES[item][0], CASES[other][1])
     assert verdict_of(findings) in ShapeVerdict
     assert len({check.__name__ for check in CHECKS}) == len(CHECKS)

@@ -63,7 +63,7 @@ def test_a_mistake_names_its_place(document: object, place: str) -> None:
 def test_any_value_in_any_field_is_read_or_refused_by_name(field: str, value: object) -> None:
     try:
         shape_from({**told(), field: value})
-        said = field
+        printed = field
     except ShapeError as error:
-        said = str(error)
-    assert field in said
+        printed = str(error)
+    assert field in printed

@@ -174,7 +174,7 @@ def test_a_damaged_file_is_nobody_s_own_fault_and_nothing_is_confirmed_any_more(
 
 
 @pytest.mark.parametrize("kind", [InternalError, ProgrammingError, DatabaseError])
-def test_a_database_that_changes_over_fails_the_group_and_its_words_tell_no_statement(
+def test_a_database_that_changes_over_fails_the_group_and_its_text_report_no_statement(
     harness: StoreHarness, kind: type[DBAPIError]
 ) -> None:
     def changing_over(connection: Connection) -> None:

@@ -137,7 +137,7 @@ def test_two_copies_of_the_hook_are_one(place: Path, tmp_path: Path) -> None:
     assert python(HOOKED, place / "listeners/site", tmp_path / "agent.zip", cwd=place) == "['Gate']\n"
 
 
-def test_a_program_with_a_module_of_our_name_keeps_it_and_hears_why_there_is_no_agent(
+def test_a_program_with_a_module_of_our_name_keeps_it_and_receives_why_there_is_no_agent(
     place: Path, tmp_path: Path
 ) -> None:
     program = tmp_path / "program"

@@ -77,9 +77,9 @@ def test_types_are_named_without_field_names_and_nullability() -> None:
 
 
 def test_long_texts_that_differ_in_the_middle_stay_distinct() -> None:
-    one, other = ("a" * 400 + middle + "b" * 400 for middle in "xy")
-    assert plans.abbreviate(one) != plans.abbreviate(other)
-    assert len(plans.abbreviate(one)) < 330
+    item, other = ("a" * 400 + middle + "b" * 400 for middle in "xy")
+    assert plans.abbreviate(item) != plans.abbreviate(other)
+    assert len(plans.abbreviate(item)) < 330
     assert plans.abbreviate("k") == "k"
 
 

@@ -75,9 +75,9 @@ def test_every_column_of_a_view_is_in_its_table() -> None:
         assert {"severity", "alert", "query"} <= set(columns.order(view, narrow=True))
 
 
-def test_ages_are_shown_in_their_largest_unit() -> None:
-    ages = {2: "just now", 45: "45 s ago", 125: "2 min ago", 9000: "2 h ago", 200_000: "2 d ago"}
-    for seconds, text in ages.items():
+def test_durations_are_shown_in_their_largest_unit() -> None:
+    durations = {2: "just now", 45: "45 s ago", 125: "2 min ago", 9000: "2 h ago", 200_000: "2 d ago"}
+    for seconds, text in durations.items():
         assert frames.ago(rfc3339(NOW - seconds), NOW) == text
     assert frames.ago(None, NOW) == "–"
 

@@ -66,7 +66,7 @@ def test_a_risky_checkpoint_names_the_batch_and_the_risks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "text"),
     [
         (None, "unknown whether a start will resume: no agent can check"),
         (
@@ -77,9 +77,9 @@ def test_a_risky_checkpoint_names_the_batch_and_the_risks() -> None:
         (found(checkpoint(verdict="newer-than-we", summary="odd")), "will resume: odd"),
     ],
 )
-def test_an_unknown_verdict_is_reported_as_unknown(answer: Any, words: str) -> None:
+def test_an_unknown_verdict_is_reported_as_unknown(answer: Any, text: str) -> None:
     forecast = forecast_start(answer, waiting=False, failure="" if answer else "no agent can check")
-    assert words in forecast.sentence
+    assert text in forecast.sentence
     assert not forecast.blocks
 
 
@@ -129,8 +129,8 @@ def test_the_effect_of_a_finding_is_one_sentence() -> None:
 
 
 def test_the_last_check_names_time_collector_and_cause() -> None:
-    words = last_check(checkpoint(collector="driver file", why="failed"), NOW)
-    assert words == "checked 42 s ago by the driver because the run failed"
+    text = last_check(checkpoint(collector="driver file", why="failed"), NOW)
+    assert text == "checked 42 s ago by the driver because the run failed"
     assert (
         last_check(checkpoint(collected_at=rfc3339(NOW), collector=None, why="new"), NOW)
         == "checked just now"
@@ -139,19 +139,19 @@ def test_the_last_check_names_time_collector_and_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "words"),
+    ("query", "text"),
     [
         (fleet_query(facts={"checkpoint_is_temporary": True}), "temporary"),
         (fleet_query(status="finished"), "has finished"),
         (fleet_query(status="retired"), "retired"),
     ],
 )
-def test_an_irrelevant_checkpoint_comes_with_the_reason(query: Any, words: str) -> None:
-    assert words in str(irrelevance(query))
+def test_an_irrelevant_checkpoint_comes_with_the_reason(query: Any, text: str) -> None:
+    assert text in str(irrelevance(query))
     assert irrelevance(fleet_query()) is None
 
 
-def test_filters_match_words_in_name_app_path_and_verdict() -> None:
+def test_filters_match_text_in_name_app_path_and_verdict() -> None:
     items = [checkpoint(1), checkpoint(2, verdict="broken", app="clicks")]
     assert len(assessment.matching(items, "lake QUERY")) == 2
     assert assessment.matching(items, "broken") == items[1:]

@@ -138,14 +138,14 @@ def test_events_of_the_lake_are_added_once_each() -> None:
 
 def test_a_past_run_shows_its_known_bounds_and_names_the_unknown_ones() -> None:
     early = past_run(1, started_at=None)
-    heard = past_run(
+    received = past_run(
         2, started_at=None, first_seen_at=rfc3339(NOW - 650), ended_at=None, last_seen_at=rfc3339(NOW - 600)
     )
     goes_on = past_run(
         3, ended_at=None, last_seen_at=rfc3339(NOW - 300), end=None, started_at=rfc3339(NOW - 500)
     )
     silent = past_run(4, ended_at=rfc3339(NOW - 200), end="lost", started_at=rfc3339(NOW - 200))
-    merged = with_past({"runs": [early, heard | {"end": None}, goes_on, silent]}, runs=[])
+    merged = with_past({"runs": [early, received | {"end": None}, goes_on, silent]}, runs=[])
     shown = bars(timeline.option(merged), "Runs")
     places = [[round(NOW - at / 1000) for at, _ in run["coords"]] for run in shown]
     assert places[:3] == [[900, 700], [650, 600], [500, 300]] and places[3][1] >= 195

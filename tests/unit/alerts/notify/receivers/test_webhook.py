@@ -34,7 +34,7 @@ from tests.unit.alerts.examples import alert, resolved
 
 
 def message(*alerts: Alert) -> Message:
-    links = {one.fingerprint: "http://here/rules?a=1&b=2" for one in alerts}
+    links = {item.fingerprint: "http://here/rules?a=1&b=2" for item in alerts}
     key = '{}/{team="data"}:{app="shop"}'
     return Message(
         "hook", key, {"app": "shop"}, firing_first(alerts), "http://here", Reason.FIRST, 0.0, links
@@ -81,10 +81,10 @@ def test_the_payload_is_alertmanagers_version_4() -> None:
 
 
 def test_no_more_alerts_are_sent_than_asked_for_and_the_rest_are_counted() -> None:
-    told = payload(message(A, B), max_alerts=1)
-    assert [one["fingerprint"] for one in told["alerts"]] == [A.fingerprint]
-    assert told["truncatedAlerts"] == 1
-    assert told["commonLabels"] == {"app": "shop"}
+    reported = payload(message(A, B), max_alerts=1)
+    assert [item["fingerprint"] for item in reported["alerts"]] == [A.fingerprint]
+    assert reported["truncatedAlerts"] == 1
+    assert reported["commonLabels"] == {"app": "shop"}
 
 
 RECORDED = DATA / "routing" / "alertmanager-0.25.json"
@@ -107,11 +107,13 @@ def test_group_and_payload_are_those_that_alertmanager_makes_of_the_same_alerts(
     """Recorded from Alertmanager 0.25 with these routes; its order of alerts is its own, and it gives no reason."""
     loaded, _ = config.load(ROUTES)
     assert loaded is not None
-    alerts = {one["fingerprint"]: told_by(one) for one in recorded["alerts"]}
-    groups = add_alerts({}, (replace(one, state=AlertState.FIRING) for one in alerts.values()), loaded.route)
+    alerts = {item["fingerprint"]: reported_by(item) for item in recorded["alerts"]}
+    groups = add_alerts(
+        {}, (replace(item, state=AlertState.FIRING) for item in alerts.values()), loaded.route
+    )
     (group,) = add_alerts(groups, alerts.values(), loaded.route).values()
-    links = {one["fingerprint"]: one["generatorURL"] for one in recorded["alerts"]}
-    told = Message(
+    links = {item["fingerprint"]: item["generatorURL"] for item in recorded["alerts"]}
+    reported = Message(
         group.receiver,
         group.key,
         group.labels,
@@ -121,18 +123,18 @@ def test_group_and_payload_are_those_that_alertmanager_makes_of_the_same_alerts(
         0.0,
         links,
     )
-    ours = payload(told)
+    ours = payload(reported)
     assert ours.pop("notification_reason")
-    for one in (ours, recorded):
-        one["alerts"] = sorted(one["alerts"], key=lambda alert: alert["fingerprint"])
+    for item in (ours, recorded):
+        item["alerts"] = sorted(item["alerts"], key=lambda alert: alert["fingerprint"])
     assert ours == recorded
 
 
-def told_by(recorded: dict[str, Any]) -> Alert:
+def reported_by(recorded: dict[str, Any]) -> Alert:
     over = recorded["status"] == "resolved"
-    one = alert(recorded["labels"]["alertname"], at=datetime.fromisoformat(recorded["startsAt"]).timestamp())
-    one = replace(one, labels=recorded["labels"], annotations=recorded["annotations"])
-    return resolved(one, datetime.fromisoformat(recorded["endsAt"]).timestamp()) if over else one
+    item = alert(recorded["labels"]["alertname"], at=datetime.fromisoformat(recorded["startsAt"]).timestamp())
+    item = replace(item, labels=recorded["labels"], annotations=recorded["annotations"])
+    return resolved(item, datetime.fromisoformat(recorded["endsAt"]).timestamp()) if over else item
 
 
 @contextmanager
@@ -187,9 +189,9 @@ def test_a_message_that_was_answered_well_is_taken(code: int) -> None:
 def test_answers_that_pass_by_themselves_are_tried_soon_and_others_are_not(
     code: int, retryable: bool
 ) -> None:
-    told = pytest.raises(ReceiverError, match=f"answered {code}: because")
+    reported = pytest.raises(ReceiverError, match=f"answered {code}: because")
     answer = status(code, b"because", Location="http://127.0.0.1:1/")
-    with answering(answer) as (url, seen), told as caught:
+    with answering(answer) as (url, seen), reported as caught:
         Webhook("hook", f"{url}/secret").send(message(A))
     assert (caught.value.retryable, caught.value.status) == (retryable, code)
     assert "secret" not in str(caught.value)
@@ -205,7 +207,7 @@ def test_a_host_that_does_not_answer_may_later() -> None:
     assert caught.value.retryable
 
 
-def test_a_host_that_says_nothing_is_not_waited_for_longer_than_told() -> None:
+def test_a_host_that_states_nothing_is_not_waited_for_longer_than_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         with pytest.raises(ReceiverError) as caught:

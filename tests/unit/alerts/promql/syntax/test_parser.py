@@ -143,7 +143,7 @@ def test_a_subquery_may_stand_on_any_vector() -> None:
 
 def test_all_selectors_of_an_expression_are_found() -> None:
     found = selectors(parse("sum(a) / on (x) rate(b[5m:1m]) > scalar(c)"))
-    assert [one.matchers[0].value for one in found] == ["a", "b", "c"]
+    assert [item.matchers[0].value for item in found] == ["a", "b", "c"]
 
 
 # -- what is refused ---------------------------------------------------------------------------------
@@ -213,13 +213,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_an_error_says_where_and_what(text: str) -> None:
-    line, column, words = REFUSED[text]
+def test_an_error_states_where_and_what(text: str) -> None:
+    line, column, expected = REFUSED[text]
     with pytest.raises(ParseError) as caught:
         parse(text)
     error = caught.value
     assert (error.line, error.column) == (line, column), str(error)
-    assert words in error.message
+    assert expected in error.message
     assert str(error).startswith(f"{line}:{column}: ")
 
 

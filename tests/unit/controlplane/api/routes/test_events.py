@@ -84,8 +84,8 @@ def test_when_every_line_is_forbidden_the_request_is_and_the_agent_keeps_its_eve
 
 
 def test_a_token_that_is_bound_to_no_app_may_speak_for_all(harness: StoreHarness) -> None:
-    one, two = Driver(app="mine"), Driver(app="theirs")
-    assert post(harness, FREE, one.started("q", "r1"), two.terminated("q", "r1")).stored == 2
+    item, two = Driver(app="mine"), Driver(app="theirs")
+    assert post(harness, FREE, item.started("q", "r1"), two.terminated("q", "r1")).stored == 2
     view = harness.window.view("q")
     assert view is not None
     assert view.run is not None

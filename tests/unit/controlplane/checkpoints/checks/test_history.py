@@ -78,12 +78,12 @@ def test_an_edited_offset_differs_from_what_the_batch_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "reported"),
     [({"a": 1, "b": 2}, {"b": 2, "a": 1}), (5, 5), (5, "5"), ("-", {"t": 1}), ({"logOffset": 3}, None)],
 )
-def test_equal_offsets_in_another_notation_do_not_differ(written: Any, told: Any) -> None:
+def test_equal_offsets_in_another_notation_do_not_differ(written: Any, reported: Any) -> None:
     held = checkpoint({0: offsets(written)}, {0: 0})
-    history = remembered(reports={0: ReportedBatch(AT, (told,))})
+    history = remembered(reports={0: ReportedBatch(AT, (reported,))})
     assert "log.offset-differs" not in checks(judged(held, history))
 
 
@@ -92,7 +92,7 @@ def test_a_batch_that_ran_again_after_its_report_is_not_compared() -> None:
     assert "log.offset-differs" not in checks(judged(held, remembered()))
 
 
-def test_a_batch_in_flight_is_not_compared_with_an_earlier_life_of_its_number() -> None:
+def test_a_batch_in_flight_is_not_compared_with_an_earlier_lifecycle_of_its_number() -> None:
     held = checkpoint({2: offsets({"t": {"0": 20}}), 3: offsets({"t": {"0": 999}})}, {2: 0})
     assert "log.offset-differs" not in checks(judged(held, remembered()))
 
@@ -105,12 +105,12 @@ def test_a_lost_entry_is_shown_as_its_report_has_it() -> None:
     assert entry == {"2": {"lines": ['{"t":{"0":20}}'], "batchWatermarkMs": None}}
 
 
-@pytest.mark.parametrize(("newest", "words"), [(5, "did run"), (3, "has no report")])
-def test_reports_show_whether_batches_of_an_ahead_commit_log_ran(newest: int, words: str) -> None:
+@pytest.mark.parametrize(("newest", "expected"), [(5, "did run"), (3, "has no report")])
+def test_reports_show_whether_batches_of_an_ahead_commit_log_ran(newest: int, expected: str) -> None:
     held = healthy(3)
     entries = {**held.entries, "commits/5": FileEntry(30, AT), "commits/4": FileEntry(30, AT)}
     verdict = judged(replace(held, entries=entries), remembered(newest))
-    assert words in the(verdict, "log.commit-known").message
+    assert expected in the(verdict, "log.commit-known").message
 
 
 def test_batches_that_were_reported_and_are_not_in_the_log_will_run_again() -> None:

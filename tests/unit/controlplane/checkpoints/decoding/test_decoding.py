@@ -178,11 +178,11 @@ def utf(text: str) -> bytes:
 
 
 def test_a_schema_of_old_spark_and_one_without_a_key_are_read() -> None:
-    none, one = (
+    none, item = (
         '{"type":"struct","fields":[]}',
         '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true}]}',
     )
-    assert schemas.read(utf("v1") + utf(none) + utf(one)).keyless
+    assert schemas.read(utf("v1") + utf(none) + utf(item)).keyless
     with pytest.raises(Corrupt, match="unknown version 'v9'"):
         schemas.read(utf("v9"))
 

@@ -361,7 +361,7 @@ def test_an_error_that_only_the_store_knows_leaves_the_way_back(
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         (None, "it has no manifest.json"),
         ("{", "is not JSON"),
@@ -371,11 +371,11 @@ def test_an_error_that_only_the_store_knows_leaves_the_way_back(
     ],
 )
 def test_folder_without_a_valid_manifest_is_not_a_backup(
-    tmp_path: Path, text: str | None, words: str
+    tmp_path: Path, text: str | None, expected: str
 ) -> None:
     if text is not None:
         (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(NotABackup, match=words):
+    with pytest.raises(NotABackup, match=expected):
         read_manifest(CheckpointFolder(str(tmp_path)))
 
 

@@ -79,7 +79,7 @@ def test_batches_that_spark_cannot_open_any_more_are_refused_with_the_file_that_
 
 
 @pytest.mark.parametrize(
-    ("damage", "batch", "words"),
+    ("damage", "batch", "expected"),
     [
         ([lose("offsets/0")], 2, "offsets/0 does not exist (the log starts at 1"),
         ([lose("offsets/2")], 3, "offsets/2 does not exist (it is missing)"),
@@ -90,10 +90,10 @@ def test_batches_that_spark_cannot_open_any_more_are_refused_with_the_file_that_
         ([lose("offsets", "commits")], 1, "there is no batch in offsets/"),
     ],
 )
-def test_impossible_rewind_gives_its_reason(damage: list[Step], batch: int, words: str) -> None:
+def test_impossible_rewind_gives_its_reason(damage: list[Step], batch: int, expected: str) -> None:
     with pytest.raises(Impossible) as caught:
         rewind_plan.plan_rewind(seen("dedup", damage), batch, SPARK)
-    assert words in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_state_that_is_gone_stops_a_rewind_to_its_version_and_to_all_above() -> None:

@@ -28,7 +28,7 @@ def test_equal_listings_show_no_writer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("later", "words"),
+    ("later", "text"),
     [
         (
             also(**{"offsets/5": FileEntry(10, 6.0)}),
@@ -39,8 +39,8 @@ def test_equal_listings_show_no_writer() -> None:
         (also(**{"offsets/.5.x.tmp": FileEntry(0, NOW - 5)}), "offsets/.5.x.tmp appeared"),
     ],
 )
-def test_what_changed_is_named(later: Inventory, words: str) -> None:
-    assert words in writer_detection.writer_signs(QUIET, later)[0]
+def test_what_changed_is_named(later: Inventory, text: str) -> None:
+    assert text in writer_detection.writer_signs(QUIET, later)[0]
 
 
 def test_a_temporary_file_of_this_minute_is_a_write_under_way_and_an_old_one_is_not() -> None:

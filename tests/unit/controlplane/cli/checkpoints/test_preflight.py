@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from controlplane.cli.main import run
-from tests.unit.controlplane.shapes.shapes import aggregate, files, key, told
+from tests.unit.controlplane.shapes.shapes import aggregate, files, key, reported
 
 SHAPES = {
-    "old": told(aggregate()),
-    "same": told(aggregate()),
-    "partitions": told(aggregate(), conf={**told()["conf"], "spark.sql.shuffle.partitions": "10"}),
-    "keys": told(aggregate(keys=[key("k", "long")])),
-    "files": told(
+    "old": reported(aggregate()),
+    "same": reported(aggregate()),
+    "partitions": reported(aggregate(), conf={**reported()["conf"], "spark.sql.shuffle.partitions": "10"}),
+    "keys": reported(aggregate(keys=[key("k", "long")])),
+    "files": reported(
         aggregate(), sink=files(), outputMode="append", watermarks=[{"column": "t", "delay": "1 h"}]
     ),
 }
@@ -39,7 +39,7 @@ def preflight(saved: Path, new: str, *more: str, old: str = "old") -> int:
 
 
 @pytest.mark.parametrize(
-    ("new", "code", "words"),
+    ("new", "code", "text"),
     [
         ("same", 0, "allowed: no changes"),
         ("partitions", 1, "allowed with consequences: 1 change"),
@@ -47,9 +47,9 @@ def preflight(saved: Path, new: str, *more: str, old: str = "old") -> int:
         ("files", 4, "not allowed: "),
     ],
 )
-def test_the_exit_code_is_the_verdict(saved: Path, capsys: Any, new: str, code: int, words: str) -> None:
+def test_the_exit_code_is_the_verdict(saved: Path, capsys: Any, new: str, code: int, text: str) -> None:
     assert preflight(saved, new) == code
-    assert capsys.readouterr().out.startswith(words)
+    assert capsys.readouterr().out.startswith(text)
 
 
 def test_each_change_has_rule_effect_and_remedy(saved: Path, capsys: Any) -> None:
@@ -75,9 +75,9 @@ def test_a_file_without_a_shape_is_one_line_and_a_code_of_its_own(
     saved: Path, capsys: Any, file: str
 ) -> None:
     assert preflight(saved, file) == preflight(saved, "same", old=file) == 3
-    told = capsys.readouterr()
-    assert told.out == "" and len(told.err.splitlines()) == 2
-    assert all(file in line for line in told.err.splitlines())
+    reported = capsys.readouterr()
+    assert reported.out == "" and len(reported.err.splitlines()) == 2
+    assert all(file in line for line in reported.err.splitlines())
 
 
 @pytest.mark.parametrize("arguments", [[], ["--old", "x"], ["--old", "x", "--new", "y", "--odd"]])
@@ -87,6 +87,6 @@ def test_a_mistake_in_the_call_is_never_taken_for_a_verdict(arguments: list[str]
 
 
 def test_names_from_outside_cannot_move_the_terminal(saved: Path, capsys: Any) -> None:
-    (saved / "odd").write_text(json.dumps(told(aggregate(), name="a\x1b[2Jb")))
+    (saved / "odd").write_text(json.dumps(reported(aggregate(), name="a\x1b[2Jb")))
     assert preflight(saved, "odd") == 0
     assert "\x1b" not in capsys.readouterr().out

@@ -22,8 +22,8 @@ def original(tmp_path: Path) -> Path:
 
 def test_one_folder_has_many_names(original: Path) -> None:
     (original.parent / "link").symlink_to(original)
-    for told in (f"file:{original}", f"file://{original}/", str(original.parent / "link")):
-        assert same_place(told, str(original), ID) is True
+    for reported in (f"file:{original}", f"file://{original}/", str(original.parent / "link")):
+        assert same_place(reported, str(original), ID) is True
 
 
 def test_a_copy_beside_the_original_is_another_place(original: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_folder_of_that_name_that_holds_another_query_is_another_machines(orig
 
 
 @pytest.mark.parametrize(
-    ("told", "here", "same_location"),
+    ("reported", "here", "same_location"),
     [
         ("s3a://lake/ck", "s3://lake/ck/", True),
         ("s3a://lake/ck", "s3://lake/copy", False),
@@ -50,9 +50,9 @@ def test_a_folder_of_that_name_that_holds_another_query_is_another_machines(orig
     ],
 )
 def test_locations_that_cannot_be_compared_give_none(
-    told: str, here: str, same_location: bool | None
+    reported: str, here: str, same_location: bool | None
 ) -> None:
-    assert same_place(told, here, ID) is same_location
+    assert same_place(reported, here, ID) is same_location
 
 
 def running(**more: object) -> KnownQuery:
@@ -63,13 +63,13 @@ def running(**more: object) -> KnownQuery:
 def test_only_a_copy_is_operated_on_while_its_original_runs() -> None:
     refuse_running(running(same_location=False))
     refuse_running(running(same_location=None, is_copy=True))
-    for told in (
+    for reported in (
         running(same_location=True),
         running(same_location=True, is_copy=True),
         running(same_location=None),
     ):
         with pytest.raises(InUse, match="stop it first"):
-            refuse_running(told)
+            refuse_running(reported)
     with pytest.raises(InUse, match="--relocate"):
         refuse_running(running(same_location=None))
 

@@ -27,8 +27,8 @@ def test_the_group_names_all_commands_even_where_one_cannot_be_loaded(
 ) -> None:
     monkeypatch.setitem(commands.COMMANDS, "compact", "controlplane.cli.no_such_file:compact")
     assert main.run(["history", "--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"\n  {name}" in said for name in commands.COMMANDS)
+    printed = capsys.readouterr().out
+    assert all(f"\n  {name}" in printed for name in commands.COMMANDS)
     assert main.run(["history", "compact", "--whatever", "x"]) == 2
     assert capsys.readouterr().err == (
         "controlplane: history compact needs controlplane.cli.no_such_file: "
@@ -58,7 +58,7 @@ def test_that_a_cluster_failed_is_no_mistake_of_the_user(monkeypatch: pytest.Mon
     assert raised.value.exit_code == 1
 
 
-def test_without_a_lake_it_says_how_to_name_one(
+def test_without_a_lake_it_states_how_to_name_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.delenv("CONTROLPLANE_LAKE", raising=False)
@@ -71,8 +71,10 @@ def test_a_path_where_nothing_is_ends_with_two_and_starts_no_spark(
 ) -> None:
     paths = [str(tmp_path / "none"), str(tmp_path / "nor-*")]
     assert main.run(["history", "import", *paths, "--lake", str(tmp_path / "lake")]) == 2
-    said = capsys.readouterr().err
-    assert said == f"controlplane: {paths[0]}: no such file or folder; {paths[1]}: no such file or folder\n"
+    printed = capsys.readouterr().err
+    assert (
+        printed == f"controlplane: {paths[0]}: no such file or folder; {paths[1]}: no such file or folder\n"
+    )
 
 
 def test_a_folder_that_is_no_lake_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_since_that_is_neither_is_a_mistake() -> None:
 HALF = ImportProgress(3, 10, 500_000_000, 1_000_000_000, 1200, 10.0)
 
 
-def test_progress_says_how_much_is_done_how_fast_and_how_long_it_will_take() -> None:
+def test_progress_states_how_much_is_done_how_fast_and_how_long_it_will_take() -> None:
     assert format_progress(HALF) == "logs 3/10, 500 of 1000 MB, 1200 events, 50 MB/s, 10 s left"
     begun = ImportProgress(0, 10, 0, 1_000_000_000, 0, 0.0)
     assert format_progress(begun) == "logs 0/10, 0 of 1000 MB, 0 events, 0 MB/s, time left unknown"
@@ -109,10 +111,10 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("stream", "said"), [(Terminal(), "\rlogs 3/10"), (io.StringIO(), "logs 3/10")])
-def test_a_terminal_gets_one_line_rewritten_and_a_file_lines(stream: Any, said: str) -> None:
+@pytest.mark.parametrize(("stream", "printed"), [(Terminal(), "\rlogs 3/10"), (io.StringIO(), "logs 3/10")])
+def test_a_terminal_gets_one_line_rewritten_and_a_file_lines(stream: Any, printed: str) -> None:
     shown = ProgressLine(stream)
     shown(HALF)
     shown(HALF)  # too soon to be said again
     shown.end()
-    assert stream.getvalue() == f"{said}, 500 of 1000 MB, 1200 events, 50 MB/s, 10 s left\n"
+    assert stream.getvalue() == f"{printed}, 500 of 1000 MB, 1200 events, 50 MB/s, 10 s left\n"

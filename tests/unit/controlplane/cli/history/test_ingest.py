@@ -16,7 +16,7 @@ def zone(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed"),
     [
         (["ZONE", "--checkpoint", "c"], "--lake URL"),
         (["ZONE", "--lake", "l"], "--checkpoint FOLDER"),
@@ -34,14 +34,14 @@ def zone(tmp_path: Path) -> str:
         "server", "option", "window", "trigger", "files",
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_that_says_what_to_change(
+def test_a_mistake_is_one_line_that_states_what_to_change(
     arguments: list[str],
-    said: str,
+    printed: str,
     zone: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("CONTROLPLANE_LAKE", raising=False)
-    code = run(["history", "ingest", *(zone if one == "ZONE" else one for one in arguments)])
-    told = capsys.readouterr().err
-    assert code == 2 and said in told and len(told.strip().splitlines()) == 1
+    code = run(["history", "ingest", *(zone if argument == "ZONE" else argument for argument in arguments)])
+    reported = capsys.readouterr().err
+    assert code == 2 and printed in reported and len(reported.strip().splitlines()) == 1

@@ -24,8 +24,8 @@ def reader(program: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def offsets(zero: int, one: int) -> dict[str, dict[str, int]]:
-    return {"clicks": {"0": zero, "1": one}}
+def offsets(zero: int, item: int) -> dict[str, dict[str, int]]:
+    return {"clicks": {"0": zero, "1": item}}
 
 
 def test_a_batch_ends_at_its_limit_while_the_head_runs_on(reader: Any) -> None:

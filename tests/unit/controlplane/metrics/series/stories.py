@@ -45,15 +45,15 @@ class Story:
         self.harness.ingest = IngestService(
             self.harness.writer, self.harness.window, lambda: self.harness.now
         )
-        self.room = self.new_room()
+        self.room = self.new_space()
 
-    def new_room(self) -> SeriesService:
+    def new_space(self) -> SeriesService:
         """As a restart of the server would have it, but for the snapshot."""
         reading: Callable[[], AbstractContextManager[Connection]] = self.harness.engine.connect
         window, clock = self.harness.window, lambda: self.harness.now
-        room = SeriesService(window, self.verdicts, clock, ServerMetrics, reading, self.folder, STEP)
-        room.keep(dict.fromkeys(EVERY_METRIC, self.kept))
-        return room
+        service = SeriesService(window, self.verdicts, clock, ServerMetrics, reading, self.folder, STEP)
+        service.keep(dict.fromkeys(EVERY_METRIC, self.kept))
+        return service
 
     def tell(self, at: float, *lines: bytes) -> None:
         self.go_to(at)
@@ -76,8 +76,8 @@ class Story:
 
 
 def record(connection: Connection, changes: list[StatusChange]) -> None:
-    for one in changes:
-        queries.record_status(connection, one.query_id, one.at, one.status.value, one.reason)
+    for change in changes:
+        queries.record_status(connection, change.query_id, change.at, change.status.value, change.reason)
 
 
 def named(name: str, **labels: str) -> list[Matcher]:
@@ -87,10 +87,10 @@ def named(name: str, **labels: str) -> list[Matcher]:
 def by_labels(series: list[Series]) -> dict[tuple[tuple[str, str], ...], Samples]:
     """Samples with the bits of their values, since a stale mark is a NaN like no other."""
     return {
-        tuple(sorted(one.labels.items())): list(
-            zip(one.times.tolist(), [v.tobytes() for v in one.values], strict=True)
+        tuple(sorted(each_series.labels.items())): list(
+            zip(each_series.times.tolist(), [v.tobytes() for v in each_series.values], strict=True)
         )
-        for one in series
+        for each_series in series
     }
 
 

@@ -28,9 +28,9 @@ class Model:
     def __init__(self, kept: float):
         self.kept, self.scrapes = kept, dict[float, dict[tuple[str, frozenset[tuple[str, str]]], float]]()
 
-    def put(self, at: float, told: Sequence[NamedSample]) -> None:
+    def put(self, at: float, reported: Sequence[NamedSample]) -> None:
         scrape = self.scrapes[at] = {}
-        for name, labels, value in told:
+        for name, labels, value in reported:
             if math.isfinite(value):
                 scrape.setdefault((name, frozenset((k, v) for k, v in labels.items() if v)), value)
 
@@ -71,11 +71,11 @@ scrapes = st.lists(st.tuples(st.integers(0, 40), tellings), max_size=25)
 @given(scrapes, st.integers(-2, 42), st.integers(-2, 42))
 @settings(max_examples=150, deadline=None)
 def test_a_selection_equals_that_of_a_model_which_keeps_every_scrape(
-    told: list[tuple[int, list[NamedSample]]], first: int, last: int
+    reported: list[tuple[int, list[NamedSample]]], first: int, last: int
 ) -> None:
     grid, models = Grid({"x": KEPT, "y": KEPT}, STEP), {"x": Model(KEPT), "y": Model(KEPT)}
     newest = -1
-    for slot, samples in told:
+    for slot, samples in reported:
         newest = max(newest, slot)
         grid.put(slot * STEP, samples)
         for model in models.values():
@@ -96,10 +96,10 @@ def test_a_selection_equals_that_of_a_model_which_keeps_every_scrape(
 @given(scrapes)
 @settings(max_examples=30, deadline=None)
 def test_expressions_over_the_grid_are_what_they_are_over_the_same_samples_in_memory(
-    told: list[tuple[int, list[NamedSample]]],
+    reported: list[tuple[int, list[NamedSample]]],
 ) -> None:
     grid = Grid({"x": 3600.0, "y": 3600.0}, STEP)
-    for slot, samples in told:
+    for slot, samples in reported:
         grid.put(slot * STEP, samples)
     same = SeriesInMemory(grid.select([], -1.0, 1e9))
     for text in (
@@ -112,7 +112,7 @@ def test_expressions_over_the_grid_are_what_they_are_over_the_same_samples_in_me
     ):
         node = parse(text)
         assert str(evaluate(node, grid, 600.0)) == str(evaluate(node, same, 600.0)), text
-        ours, theirs = (evaluate_range(node, one, 0.0, 700.0, 20.0) for one in (grid, same))
+        ours, theirs = (evaluate_range(node, item, 0.0, 700.0, 20.0) for item in (grid, same))
         assert sorted(map(str, ours)) == sorted(map(str, theirs)), text
 
 
@@ -141,7 +141,7 @@ def test_a_mark_stands_once_and_the_series_may_come_back() -> None:
     assert is_stale(series.values).tolist() == [False, True, False]
 
 
-def test_the_mark_is_told_to_those_who_look_only_at_its_own_slot() -> None:
+def test_the_mark_is_reported_to_those_who_look_only_at_its_own_slot() -> None:
     grid = Grid({"up": 600.0}, STEP)
     grid.put(0.0, [("up", {}, 1.0)])
     grid.put(15.0, [])
@@ -186,7 +186,7 @@ def test_series_that_come_and_go_take_no_more_memory_than_those_that_live_at_a_t
     assert grid.bytes <= 16 * 5 * 8
 
 
-def test_a_label_set_that_is_told_twice_keeps_its_first_value() -> None:
+def test_a_label_set_that_is_reported_twice_keeps_its_first_value() -> None:
     grid = Grid({"x": 60.0}, STEP)
     grid.put(0.0, [("x", {"a": "b"}, 1.0), ("x", {"a": "b", "empty": ""}, 2.0)])
     (series,) = grid.select(named("x"), -1.0, 0.0)
@@ -237,7 +237,7 @@ def test_a_time_off_the_grid_is_refused() -> None:
 
 
 def test_those_who_select_while_another_puts_see_whole_scrapes() -> None:
-    grid, told, wrong = Grid({"x": 3000.0}, STEP), [("x", {"n": str(n)}, 0.0) for n in range(50)], []
+    grid, reported, wrong = Grid({"x": 3000.0}, STEP), [("x", {"n": str(n)}, 0.0) for n in range(50)], []
     done = threading.Event()
 
     def look() -> None:
@@ -250,7 +250,7 @@ def test_those_who_select_while_another_puts_see_whole_scrapes() -> None:
     for thread in threads:
         thread.start()
     for slot in range(150):
-        grid.put(slot * STEP, told)
+        grid.put(slot * STEP, reported)
     done.set()
     for thread in threads:
         thread.join()

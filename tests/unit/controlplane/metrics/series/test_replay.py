@@ -64,15 +64,15 @@ def assert_same(story: Story, matchers: Sequence[Matcher], start: float, end: fl
     return held
 
 
-def test_the_store_tells_every_figure_as_the_grid_had_it(story: Story) -> None:
+def test_the_store_reports_every_figure_as_the_grid_had_it(story: Story) -> None:
     busy_hour(story, seed=1, events=80)
     names = sorted(filter(replayable, EVERY_METRIC))
-    told = [assert_same(story, named(name), BEGIN - 1.0, story.harness.now) for name in names]
-    assert sum(map(bool, told)) > 40
+    reported = [assert_same(story, named(name), BEGIN - 1.0, story.harness.now) for name in names]
+    assert sum(map(bool, reported)) > 40
 
 
 @pytest.mark.parametrize("seed", [2, 3])
-def test_any_part_of_a_past_that_has_left_the_window_is_told_the_same(short: Story, seed: int) -> None:
+def test_any_part_of_a_past_that_has_left_the_window_is_reported_the_same(short: Story, seed: int) -> None:
     busy_hour(short, seed)
     length = short.harness.now - BEGIN
     for begin, end in ((0.0, 0.3), (0.2, 0.5), (0.45, 0.46), (0.6, 1.0)):
@@ -117,18 +117,18 @@ def test_expressions_over_the_store_give_what_they_give_over_the_grid(short: Sto
         assert by_labels(list(ours)) == by_labels(list(theirs)) and len(ours), text
 
 
-def test_figures_that_only_polls_tell_and_names_of_nothing_are_empty(story: Story) -> None:
+def test_figures_that_only_polls_report_and_names_of_nothing_are_empty(story: Story) -> None:
     busy_hour(story, seed=4, events=40)
     for name in ("spark_streaming_batch_age_seconds", "controlplane_agents", "ALERTS", "spark_streaming_x"):
         assert list(story.room.replay.select(named(name), BEGIN, BEGIN + 900.0)) == [], name
 
 
-def test_a_selector_without_a_name_is_refused_with_words(story: Story) -> None:
+def test_a_selector_without_a_name_is_refused_with_text(story: Story) -> None:
     with pytest.raises(EvaluationError, match="must name the metric"):
         evaluate(parse('{app="shop"}'), story.room.replay, BEGIN + 60.0)
 
 
-def test_too_many_moments_are_refused_with_words(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_moments_are_refused_with_text(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver()
     story.tell(BEGIN + 1, driver.started("q", "r", at=BEGIN + 1))
     story.go_to(BEGIN + 300)
@@ -152,14 +152,14 @@ def test_too_many_reports_are_refused_but_for_what_needs_none(
 
 def test_after_a_start_the_grid_is_filled_from_the_store(story: Story) -> None:
     busy_hour(story, seed=6, events=80)
-    room = story.new_room()
-    room.keep(dict.fromkeys(SOME, 1800.0))
-    filled, missing = room.replay.fill(room.grid, story.harness.now, seconds=60.0)
+    service = story.new_space()
+    service.keep(dict.fromkeys(SOME, 1800.0))
+    filled, missing = service.replay.fill(service.grid, story.harness.now, seconds=60.0)
     assert filled == missing == 121
     for name in SOME:
         ours, theirs = (
-            one.grid.select(named(name), story.harness.now - 1700.0, story.harness.now)
-            for one in (room, story.room)
+            item.grid.select(named(name), story.harness.now - 1700.0, story.harness.now)
+            for item in (service, story.room)
         )
         assert by_labels(ours) == by_labels(theirs), name
 
@@ -169,11 +169,11 @@ def test_filling_begins_with_the_newest_and_ends_when_its_time_is_over(
 ) -> None:
     busy_hour(story, seed=6, events=40)
     monkeypatch.setattr(replay, "FILL_CHUNK_SLOTS", 4)
-    room = story.new_room()
-    assert room.replay.fill(room.grid, story.harness.now, seconds=0.0)[0] == 0
+    service = story.new_space()
+    assert service.replay.fill(service.grid, story.harness.now, seconds=0.0)[0] == 0
     ticks = iter([0.0, 1.0, 2.0, 99.0])
     monkeypatch.setattr(replay.time, "monotonic", lambda: next(ticks))
-    filled, missing = room.replay.fill(room.grid, story.harness.now, seconds=10.0)
+    filled, missing = service.replay.fill(service.grid, story.harness.now, seconds=10.0)
     assert filled == 8 < missing
     newest = story.harness.now // STEP * STEP
-    assert room.grid.oldest(SOME[0]) == newest - 7 * STEP and room.grid.newest == newest
+    assert service.grid.oldest(SOME[0]) == newest - 7 * STEP and service.grid.newest == newest

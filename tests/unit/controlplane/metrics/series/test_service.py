@@ -48,7 +48,7 @@ def test_the_grid_holds_what_rules_read_and_nothing_else(story: Story) -> None:
     assert figures.series == 2 and figures.bytes > 0 and figures.refused == 0 and figures.seconds > 0
 
 
-def test_between_two_slots_a_rule_sees_what_has_just_happened(story: Story) -> None:
+def test_between_two_slots_a_rule_sees_what_has_just_occurred(story: Story) -> None:
     at = story.harness.now + 3
     story.tell(at, Driver().terminated("q", "r", at=at))
     assert values(story.room.rules_source(at, live=False), UP, at) == [1.0]
@@ -56,16 +56,16 @@ def test_between_two_slots_a_rule_sees_what_has_just_happened(story: Story) -> N
 
 
 def test_what_a_group_recorded_is_scraped_until_it_records_again(story: Story) -> None:
-    room, now = story.room, story.harness.now
-    room.record("g", [series_of({"__name__": "ALERTS", "alertname": "A"}, {now: 1.0})])
-    room.record("h", [series_of({"__name__": "ALERTS", "alertname": "B"}, {now: 1.0})])
+    service, now = story.room, story.harness.now
+    service.record("g", [series_of({"__name__": "ALERTS", "alertname": "A"}, {now: 1.0})])
+    service.record("h", [series_of({"__name__": "ALERTS", "alertname": "B"}, {now: 1.0})])
     story.go_to(now + 30)
-    assert len(values(room.rules_source(now + 30, live=True), "ALERTS", now + 30)) == 2
-    room.record("g", [])
-    room.forget("h")
+    assert len(values(service.rules_source(now + 30, live=True), "ALERTS", now + 30)) == 2
+    service.record("g", [])
+    service.forget("h")
     story.go_to(now + 60)
-    assert values(room.rules_source(now + 60, live=False), "ALERTS", now + 60) == []
-    assert values(room.rules_source(now + 60, live=False), "count(ALERTS)", now + 30) == [2.0]
+    assert values(service.rules_source(now + 60, live=False), "ALERTS", now + 60) == []
+    assert values(service.rules_source(now + 60, live=False), "count(ALERTS)", now + 30) == [2.0]
 
 
 def test_any_metric_can_be_asked_for_at_any_time(story: Story) -> None:
@@ -81,10 +81,10 @@ def test_any_metric_can_be_asked_for_at_any_time(story: Story) -> None:
     assert series.values.tolist() == [float(n) for n in range(11)], "one batch behind, at every 20 s"
 
 
-def test_everything_of_this_moment_is_told_with_names_of_the_catalogue(story: Story) -> None:
-    told = story.room.live(story.harness.now)
-    assert {name for name, _, _ in told} > {UP, LAG, "controlplane_queries"}
-    assert all(name in BY_NAME and "__name__" not in labels for name, labels, _ in told)
+def test_everything_of_this_moment_is_reported_with_names_of_the_catalogue(story: Story) -> None:
+    reported = story.room.live(story.harness.now)
+    assert {name for name, _, _ in reported} > {UP, LAG, "controlplane_queries"}
+    assert all(name in BY_NAME and "__name__" not in labels for name, labels, _ in reported)
 
 
 def test_a_restart_knows_what_was_saved_and_what_was_missed(
@@ -94,13 +94,13 @@ def test_a_restart_knows_what_was_saved_and_what_was_missed(
     driver, at = Driver(), story.harness.now + 60
     story.tell(at, driver.progress("q", "r", 99, at=at))
     before = by_labels(story.room.grid.select(named(UP), BEGIN, at))
-    room = story.new_room()
-    room.keep({UP: 600.0, "ALERTS": 600.0, "controlplane_agents": 600.0})
+    service = story.new_space()
+    service.keep({UP: 600.0, "ALERTS": 600.0, "controlplane_agents": 600.0})
     with caplog.at_level(logging.INFO):
-        room.load()
-    assert by_labels(room.grid.select(named(UP), BEGIN, at)) == before
+        service.load()
+    assert by_labels(service.grid.select(named(UP), BEGIN, at)) == before
     assert "missing slots filled from events" in caplog.text
-    assert room.figures().series == 2
+    assert service.figures().series == 2
 
 
 def test_a_disk_that_takes_no_snapshot_is_a_line_in_the_log(

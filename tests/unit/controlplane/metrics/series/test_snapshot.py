@@ -20,8 +20,10 @@ STEP = 15.0
 def full_grid() -> Grid:
     grid = Grid({"x": 600.0, "y": 60.0}, STEP)
     for slot in range(30):
-        told = [("x", {"n": str(n), "text": "Zürich\n"}, float(n + slot)) for n in range(4) if (n + slot) % 5]
-        grid.put(slot * STEP, [*told, ("y", {}, slot)])
+        reported = [
+            ("x", {"n": str(n), "text": "Zürich\n"}, float(n + slot)) for n in range(4) if (n + slot) % 5
+        ]
+        grid.put(slot * STEP, [*reported, ("y", {}, slot)])
     return grid
 
 
@@ -48,10 +50,10 @@ def test_a_clock_that_was_set_back_makes_no_samples_of_the_future(tmp_path: Path
     snapshot.save(full_grid(), tmp_path / "series")
     grid = Grid({"x": 600.0, "y": 60.0}, STEP)
     assert snapshot.load(grid, tmp_path / "series", now=20 * STEP + 1) == 20 * STEP
-    assert max(one.times[-1] for one in grid.select(named("x"), -1.0, 1e9)) == 20 * STEP
+    assert max(item.times[-1] for item in grid.select(named("x"), -1.0, 1e9)) == 20 * STEP
 
 
-def test_where_there_is_none_nothing_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_there_is_none_nothing_is_stated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert snapshot.load(Grid({"x": 60.0}), tmp_path / "series", 0.0) is None
     assert caplog.records == []
 

@@ -27,15 +27,15 @@ def grid() -> Grid:
     return grid
 
 
-class Told_:
+class Reported_:
     """Live values, and who asked for which."""
 
-    def __init__(self, *told: NamedSample):
-        self.told, self.asked = told, list[Wanted]()
+    def __init__(self, *reported: NamedSample):
+        self.told, self.asked = reported, list[Wanted]()
 
     def __call__(self, wanted: Wanted) -> list[NamedSample]:
         self.asked.append(wanted)
-        return [one for one in self.told if wanted is None or one[0] in wanted]
+        return [item for item in self.told if wanted is None or item[0] in wanted]
 
 
 class Past:
@@ -53,42 +53,44 @@ class Past:
 
 
 def test_the_values_of_this_moment_stand_at_the_end() -> None:
-    live = LiveSource(grid(), NOW, Told_(("x", {"n": "a"}, 50.0), ("x", {"n": "d"}, 60.0)))
-    found = {one.labels["n"]: one for one in live.select(named("x"), 60.0, NOW)}
+    live = LiveSource(grid(), NOW, Reported_(("x", {"n": "a"}, 50.0), ("x", {"n": "d"}, 60.0)))
+    found = {item.labels["n"]: item for item in live.select(named("x"), 60.0, NOW)}
     assert found["a"].times.tolist() == [75.0, 90.0, NOW] and found["a"].values[-1] == 50.0
     assert found["d"].times.tolist() == [NOW]
     assert {s.labels["n"]: s.value for s in evaluate(parse("x"), live, NOW)} == {"a": 50.0, "d": 60.0}
 
 
 def test_a_series_without_a_value_now_is_marked_as_ended_once() -> None:
-    found = {one.labels["n"]: one for one in LiveSource(grid(), NOW, Told_()).select(named("x"), 60.0, NOW)}
+    found = {
+        item.labels["n"]: item for item in LiveSource(grid(), NOW, Reported_()).select(named("x"), 60.0, NOW)
+    }
     assert found["a"].times.tolist() == [75.0, 90.0, NOW] and is_stale(found["a"].values)[-1]
     assert found["b"].times.tolist() == [75.0, 90.0], "it had ended in the grid already"
 
 
 def test_the_value_of_this_moment_takes_the_place_of_the_slot_at_the_same_time() -> None:
-    live = LiveSource(grid(), 90.0, Told_(("x", {"n": "a"}, 50.0)))
+    live = LiveSource(grid(), 90.0, Reported_(("x", {"n": "a"}, 50.0)))
     (series,) = live.select(named("x", n="a"), 75.0, 90.0)
     assert series.times.tolist() == [90.0] and series.values.tolist() == [50.0]
 
 
 def test_live_values_are_computed_once_a_metric_and_only_for_who_looks_at_now() -> None:
-    told = Told_(("x", {"n": "a"}, 50.0), ("y", {}, 1.0))
-    live = LiveSource(grid(), NOW, told)
+    reported = Reported_(("x", {"n": "a"}, 50.0), ("y", {}, 1.0))
+    live = LiveSource(grid(), NOW, reported)
     live.select(named("x"), 0.0, NOW - 1)
     live.select(named("x"), NOW, NOW + 50)
-    assert told.asked == []
+    assert reported.asked == []
     for _ in range(3):
         live.select(named("x"), 0.0, NOW)
         live.select(named("y"), 0.0, NOW)
-    assert told.asked == [{"x"}, {"y"}]
+    assert reported.asked == [{"x"}, {"y"}]
     assert len(live.select([Matcher("n", "=", "a")], 0.0, NOW)) == 1
 
 
 def test_times_before_the_grid_come_from_the_store_and_join_without_a_seam() -> None:
     past = Past()
     joined = GridWithHistory(grid(), past, NOW)
-    found = {one.labels["n"]: one for one in joined.select(named("x"), -100.0, NOW)}
+    found = {item.labels["n"]: item for item in joined.select(named("x"), -100.0, NOW)}
     assert found["a"].times.tolist() == [float(t) for t in range(-90, 91, 15)]
     assert found["a"].values.tolist() == [-1.0] * 6 + [float(n) for n in range(7)]
     assert past.asked == [(-100.0, -15.0)]

@@ -27,10 +27,10 @@ BLOCKS = [PLAIN[at : at + BLOCK] for at in range(0, len(PLAIN), BLOCK)]
 def lz4(blocks: list[bytes]) -> bytes:
     packed = [bytes(cramjam.lz4.compress_block(block, store_size=False)) for block in blocks]
     heads = [
-        struct.pack("<8sBiiI", b"LZ4Block", 0x25, len(one), len(block), checksum(block))
-        for one, block in zip(packed, blocks, strict=True)
+        struct.pack("<8sBiiI", b"LZ4Block", 0x25, len(item), len(block), checksum(block))
+        for item, block in zip(packed, blocks, strict=True)
     ]
-    body = b"".join(head + one for head, one in zip(heads, packed, strict=True))
+    body = b"".join(head + item for head, item in zip(heads, packed, strict=True))
     return body + struct.pack("<8sBiiI", b"LZ4Block", 0x15, 0, 0, 0)
 
 
@@ -44,7 +44,7 @@ def snappy(blocks: list[bytes]) -> bytes:
     return (
         b"\x82SNAPPY\0"
         + struct.pack(">ii", 1, 1)
-        + b"".join(struct.pack(">i", len(one)) + one for one in packed)
+        + b"".join(struct.pack(">i", len(item)) + item for item in packed)
     )
 
 
@@ -94,13 +94,13 @@ def test_lzf_chunks_are_decoded() -> None:
 @pytest.mark.parametrize("codec", MAKERS)
 def test_of_a_stream_that_was_cut_off_all_whole_blocks_come(codec: str) -> None:
     data = MAKERS[codec](BLOCKS)
-    found, said = decoded(codec, data[: len(data) // 2])
+    found, printed = decoded(codec, data[: len(data) // 2])
     assert PLAIN.startswith(found)
     assert len(PLAIN) * 0.4 < len(found) < len(PLAIN)
     assert (
-        said == "the last frame is truncated"
+        printed == "the last frame is truncated"
         if codec == "zstd"
-        else said == "the file is truncated within a block"
+        else printed == "the file is truncated within a block"
     )
 
 
@@ -152,10 +152,10 @@ def test_what_came_before_a_damaged_block_comes(codec: str) -> None:
     first, rest = MAKERS[codec](BLOCKS[:20]), bytearray(MAKERS[codec](BLOCKS[20:]))
     end = 21 if codec == "lz4" else 0
     rest[0:30] = b"\xff" * 30
-    found, said = decoded(codec, first[: len(first) - end] + bytes(rest))
+    found, printed = decoded(codec, first[: len(first) - end] + bytes(rest))
     whole = b"".join(BLOCKS[:20])
     assert found == (whole[: whole.rfind(b"\n") + 1] if codec == "zstd" else whole)
-    assert said
+    assert printed
 
 
 @pytest.mark.parametrize("codec", [*MAKERS, "lzf"])
@@ -165,11 +165,11 @@ def test_no_damage_whatever_ends_in_anything_but_a_sentence(codec: str, seed: in
     data = bytearray((MAKERS | {"lzf": lzf})[codec](BLOCKS[:4]))
     for _ in range(chance.randint(1, 8)):
         data[chance.randrange(len(data))] = chance.randrange(256)
-    _, said = decoded(codec, bytes(data[: chance.randint(1, len(data))]))
-    assert said is None or (said and "\n" not in said)
+    _, printed = decoded(codec, bytes(data[: chance.randint(1, len(data))]))
+    assert printed is None or (printed and "\n" not in printed)
 
 
-def test_a_block_that_says_it_is_huge_is_damaged_and_not_allocated() -> None:
+def test_a_block_that_states_it_is_huge_is_damaged_and_not_allocated() -> None:
     head = struct.pack("<8sBiiI", b"LZ4Block", 0x25, 10, 2**31 - 1, 0)
     assert decoded("lz4", head + b"x" * 10) == (b"", "an LZ4 block has impossible lengths")
     assert decoded("snappy", snappy([]) + b"\x7f\xff\xff\xff")[1] == "a snappy block has an impossible length"

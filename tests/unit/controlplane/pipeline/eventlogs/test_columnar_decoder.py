@@ -69,8 +69,8 @@ def test_reports_that_spark_wrote_take_the_fast_way_and_give_the_same_rows() -> 
     assert sum(NO_WATERMARK in line for line in LINES) == len(LINES) - 7
     odd = [line for line in LINES if not agree(line)]
     assert len(odd) == 1 and b'"inputRowsPerSecond":0.0' in odd[0] and b'"numInputRows":0' not in odd[0]
-    usual = [line for line in LINES if line not in odd]
-    assert quickly(*usual) == slowly(*usual)
+    typical = [line for line in LINES if line not in odd]
+    assert quickly(*typical) == slowly(*typical)
 
 
 @pytest.mark.parametrize(
@@ -153,11 +153,11 @@ def test_another_event_is_not_for_the_fast_way() -> None:
     assert quickly(b"{") is None
 
 
-def test_nothing_that_was_told_is_empty_tables() -> None:
+def test_nothing_that_was_reported_is_empty_tables() -> None:
     assert quickly() == {name: [] for name in REPORT_TABLES}
 
 
-def test_when_a_trigger_was_over_is_told_of_its_report() -> None:
+def test_when_a_trigger_was_over_is_reported_of_its_report() -> None:
     report = ReportDecoder(WHO).add(
         changed(lambda p: p.update(timestamp="2026-11-20T05:30:00Z", batchDuration=1500))
     )

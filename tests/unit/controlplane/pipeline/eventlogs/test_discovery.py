@@ -28,22 +28,22 @@ def one(*files: LogFile, named: tuple[str, ...] = ()) -> EventLog:
         ("app-20261120153140-0001_3.lzf", "app-20261120153140-0001", "3", "lzf", False),
     ],
 )
-def test_a_single_file_says_by_its_name_what_it_is(
+def test_a_single_file_states_by_its_name_what_it_is(
     name: str, app_id: str, attempt: str | None, codec: str, in_progress: bool
 ) -> None:
     log = one(file(f"/logs/{name}"))
     assert (log.app_id, log.attempt, log.codecs, log.in_progress) == (app_id, attempt, (codec,), in_progress)
 
 
-def test_a_name_of_any_bytes_is_told_in_one_line_that_can_be_printed() -> None:
-    told = str(RejectedLog("/logs/ü \udcff\n%", "the file is empty"))
-    assert told == "/logs/ü \\udcff\\n%: the file is empty"
-    assert told.encode().isascii() is False
+def test_a_name_of_any_bytes_is_reported_in_one_line_that_can_be_printed() -> None:
+    reported = str(RejectedLog("/logs/ü \udcff\n%", "the file is empty"))
+    assert reported == "/logs/ü \\udcff\\n%: the file is empty"
+    assert reported.encode().isascii() is False
 
 
 def test_a_file_that_grew_between_two_looks_at_it_is_taken_once() -> None:
     path = "/logs/eventlog_v2_app-1/events_1_app-1"
-    assert [one.size for one in one(file(path), file(path, 20)).files] == [20]
+    assert [item.size for item in one(file(path), file(path, 20)).files] == [20]
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_a_file_that_the_user_names_is_taken_for_a_log() -> None:
     assert (log.app_id, log.codecs) == ("copied.zstd", ("zstd",))
 
 
-def test_an_empty_file_is_told_and_a_mark_of_the_file_system_is_not() -> None:
+def test_an_empty_file_is_reported_and_a_mark_of_the_file_system_is_not() -> None:
     logs, refused = find_logs([file("/logs/app-1", 0), file("/logs/_SUCCESS"), file("/logs/.app-1.crc")])
-    assert (logs, [one.reason for one in refused]) == ([], ["the file is empty"])
+    assert (logs, [item.reason for item in refused]) == ([], ["the file is empty"])
 
 
 def rolled(*names: str, app: str = "app-1") -> list[LogFile]:
@@ -84,7 +84,7 @@ def test_a_rolling_log_is_its_files_in_the_order_of_their_numbers() -> None:
     assert (log.codecs[1], log.path, log.notes) == ("zstd", "/logs/eventlog_v2_app-1", ())
 
 
-def test_its_status_file_says_whether_it_is_still_written_to() -> None:
+def test_its_status_file_states_whether_it_is_still_written_to() -> None:
     assert one(*rolled("appstatus_app-1.inprogress", "events_1_app-1")).in_progress
     assert not one(*rolled("appstatus_app-1", "events_1_app-1")).in_progress
 
@@ -102,17 +102,17 @@ def test_a_compacted_file_stands_for_all_before_it() -> None:
     assert [each.name for each in log.files] == ["events_2_a.compact", "events_3_a", "events_4_a"]
 
 
-def test_a_missing_number_is_told() -> None:
+def test_a_missing_number_is_reported() -> None:
     assert one(*rolled("events_1_a", "events_4_a")).notes == ("events_2 is missing", "events_3 is missing")
     assert one(*rolled("events_2_a.compact", "events_4_a")).notes == ("events_3 is missing",)
     many = one(*rolled("events_20_a")).notes
     assert (many[0], many[-1]) == ("events_1 is missing", "14 more files are missing")
 
 
-def test_a_folder_without_events_and_a_stranger_in_one_are_told() -> None:
+def test_a_folder_without_events_and_a_stranger_in_one_are_reported() -> None:
     logs, refused = find_logs(rolled("appstatus_a", "readme.md"))
     assert logs == []
-    assert {one.reason for one in refused} == {
+    assert {item.reason for item in refused} == {
         "the folder has no event file",
         "the name is not that of a file of a rolling event log",
     }
@@ -124,7 +124,7 @@ def test_an_empty_file_of_a_rolling_log_is_no_gap() -> None:
     assert ([each.name for each in log.files], log.notes) == (["events_1_a"], ())
 
 
-def test_the_same_log_at_two_places_is_taken_once_and_told() -> None:
+def test_the_same_log_at_two_places_is_taken_once_and_reported() -> None:
     logs, (refused,) = find_logs(
         [file("/a/app-1.inprogress", 10), file("/b/app-1", 30), file("/a/app-1_2", 5), file("/b/app-1", 30)]
     )

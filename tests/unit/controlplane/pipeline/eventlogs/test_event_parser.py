@@ -39,12 +39,12 @@ def columns(reports: list[Any]) -> dict[str, list[dict[str, Any]]]:
     return {name: table.to_pylist() for name, table in rows.take().items()}
 
 
-def test_a_log_gives_the_same_columns_as_the_listener_heard() -> None:
+def test_a_log_gives_the_same_columns_as_the_listener_received() -> None:
     logged = columns([event.report for event in events() if event.kind == "progress"])
-    heard = columns([one["report"] for one in eventlogs.heard() if one["kind"] == "progress"])
+    received = columns([item["report"] for item in eventlogs.heard() if item["kind"] == "progress"])
     assert [len(rows) for rows in logged.values()] == [12, 12, 11, 0]
     for name, rows in logged.items():
-        for ours, theirs in zip(rows, heard[name], strict=True):
+        for ours, theirs in zip(rows, received[name], strict=True):
             for rate in ROUNDED:
                 assert ours.pop(rate, None) == pytest.approx(theirs.pop(rate, None), abs=0.0501)
             assert _plain(ours) == _plain(theirs)
@@ -60,14 +60,16 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_life_of_queries_is_told_as_the_listener_heard_it() -> None:
+def test_the_lifecycle_of_queries_is_reported_as_the_listener_received_it() -> None:
     found = [event for event in events() if event.kind != "progress"]
-    told_of = [(e.kind, e.query_id, e.run_id) for e in found]
-    assert sorted(told_of) == sorted(
-        (one["kind"], one["id"], one["runId"]) for one in eventlogs.heard() if one["kind"] != "progress"
+    reported_of = [(e.kind, e.query_id, e.run_id) for e in found]
+    assert sorted(reported_of) == sorted(
+        (item["kind"], item["id"], item["runId"]) for item in eventlogs.heard() if item["kind"] != "progress"
     )
     started = next(event for event in found if event.kind == "started" and event.name == "windows")
-    assert started.at == next(one["timestamp"] for one in eventlogs.heard() if one.get("name") == "windows")
+    assert started.at == next(
+        item["timestamp"] for item in eventlogs.heard() if item.get("name") == "windows"
+    )
     failed = next(event for event in found if event.exception)
     assert failed.error_class == "FOREACH_BATCH_USER_FUNCTION_ERROR"
     assert "ValueError" in (failed.exception or "")
@@ -107,7 +109,7 @@ def test_a_malformed_event_is_refused_in_a_sentence(document: Any) -> None:
         parse_event(document)
 
 
-def test_an_idle_event_tells_when() -> None:
+def test_an_idle_event_reports_when() -> None:
     event = parse_event(
         {
             "Event": EVENT_CLASS_PREFIX + "IdleEvent",
@@ -119,7 +121,7 @@ def test_an_idle_event_tells_when() -> None:
     assert event == EventLogRecord("idle", "q", "r", at="2026-11-20T15:00:00.000Z", rest={})
 
 
-def test_totals_are_not_summed_where_a_source_does_not_tell() -> None:
+def test_totals_are_not_summed_where_a_source_does_not_report() -> None:
     sources = [
         {"numInputRows": 3, "inputRowsPerSecond": 2.0},
         {"numInputRows": 4, "inputRowsPerSecond": "NaN"},
@@ -151,7 +153,7 @@ def test_a_row_within_a_row_of_observed_metrics_becomes_an_object() -> None:
     }
 
 
-def test_spark_2_0_told_the_same_in_other_words() -> None:
+def test_spark_2_0_reported_the_same_in_other_text() -> None:
     found = events(eventlogs.SPARK_2_0, "app-20161124150640-0001")
     assert [event.kind for event in found] == ["started", "progress", "progress", "idle", "terminated"]
     assert {event.run_id for event in found} == {"app-20161124150640-0001/3"}

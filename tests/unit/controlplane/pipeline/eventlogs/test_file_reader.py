@@ -32,7 +32,7 @@ def test_a_file_that_is_gone_is_an_error_of_the_system(tmp_path: Path) -> None:
         list(read_chunks(LogFile(str(tmp_path / "gone"), 1, 1.0), "", None))
 
 
-def test_without_sparks_jars_it_says_what_is_missing(tmp_path: Path) -> None:
+def test_without_sparks_jars_it_states_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="set SPARK_HOME on the executors"):
         list(read_chunks(LogFile("hdfs://h/l", 1, 1.0), "", HadoopShell(str(tmp_path))))
 
@@ -55,14 +55,14 @@ def test_keys_are_handed_to_the_shell_in_a_private_file_and_not_on_its_command_l
 ) -> None:
     script = 'echo "$@"; folder="${3%%:*}"; stat -c %a "$folder/core-site.xml"; cat "$folder/core-site.xml"'
     hadoop = shell(tmp_path, monkeypatch, script)
-    said = b"".join(read_chunks(LogFile("hdfs://h/l", 1, 1.0), "", hadoop)).decode().splitlines()
-    assert said[0].endswith("org.apache.hadoop.fs.FsShell -cat hdfs://h/l")
-    assert "a<b" not in said[0]
-    assert said[1] == "600"
-    assert "<name>fs.secret</name><value>a&lt;b&amp;c</value>" in said[2]
+    printed = b"".join(read_chunks(LogFile("hdfs://h/l", 1, 1.0), "", hadoop)).decode().splitlines()
+    assert printed[0].endswith("org.apache.hadoop.fs.FsShell -cat hdfs://h/l")
+    assert "a<b" not in printed[0]
+    assert printed[1] == "600"
+    assert "<name>fs.secret</name><value>a&lt;b&amp;c</value>" in printed[2]
 
 
-def test_what_the_shell_complains_of_is_told_in_one_line(
+def test_what_the_shell_complains_of_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = "echo some bytes; echo 'WARN nothing' >&2; echo 'cat: No FileSystem for scheme' >&2; exit 1"
@@ -72,12 +72,12 @@ def test_what_the_shell_complains_of_is_told_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("printed", "reported"),
     [
         ("", "no reason given"),
         ("a\nException in thread main: no\n\tat x.y.Exception(z)\n", "Exception in thread main: no"),
         ("one\ntwo\n", "two"),
     ],
 )
-def test_of_much_that_it_says_the_line_that_matters_is_taken(said: str, told: str) -> None:
-    assert file_reader._error_line(said) == told
+def test_of_much_that_it_states_the_line_that_matters_is_taken(printed: str, reported: str) -> None:
+    assert file_reader._error_line(printed) == reported

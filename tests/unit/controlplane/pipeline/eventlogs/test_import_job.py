@@ -52,16 +52,16 @@ def pieces(lake: Lake, made: EventLog) -> list[LogSplit]:
 
 def test_a_large_plain_file_is_cut_into_ranges_that_cover_it_and_a_compressed_one_is_not(lake: Lake) -> None:
     cut = pieces(lake, log(5 * RANGE_BYTES // 2, 10))
-    assert [(one.file_index, one.start, one.stop) for one in cut] == [
+    assert [(item.file_index, item.start, item.stop) for item in cut] == [
         (0, 0, RANGE_BYTES), (0, RANGE_BYTES, 2 * RANGE_BYTES), (0, 2 * RANGE_BYTES, None), (1, 0, None),
     ]  # fmt: skip
-    assert sum(one.size for one in cut) == 5 * RANGE_BYTES // 2 + 10
+    assert sum(item.size for item in cut) == 5 * RANGE_BYTES // 2 + 10
     assert len(pieces(lake, log(5 * RANGE_BYTES, codec="zstd"))) == 1
 
 
 def test_tasks_begin_with_the_largest_and_small_pieces_share_one(lake: Lake) -> None:
     made = group_into_tasks(pieces(lake, log(SMALL, LARGE, SMALL, SMALL, SMALL, SMALL)), cores=2)
-    assert [[one.size for one in task] for task in made] == [[LARGE], [SMALL] * 4, [SMALL]]
+    assert [[item.size for item in task] for task in made] == [[LARGE], [SMALL] * 4, [SMALL]]
     many = group_into_tasks(pieces(lake, log(*[1] * (MAX_TASK_SPLITS + 1))), cores=2)
     assert [len(task) for task in many] == [MAX_TASK_SPLITS, 1]
     assert group_into_tasks([], cores=2) == []
@@ -82,7 +82,9 @@ def test_a_piece_that_cannot_be_read_is_refused_and_raises_nothing(lake: Lake, t
     assert outcome.parts == []
 
 
-def test_that_the_lake_cannot_be_written_is_told_apart(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_the_lake_cannot_be_written_is_reported_apart(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from controlplane.errors import LakeError
     from controlplane.lake.staging import Staging
 
@@ -116,12 +118,12 @@ def test_memory_is_emptied_by_the_length_of_lines_too(lake: Lake, monkeypatch: p
     assert len([part for part in outcome.parts if part.table == "progress"]) >= 3
 
 
-def test_a_batch_that_took_ages_costs_neither_the_end_of_its_run_nor_the_file(
+def test_a_batch_that_took_durations_costs_neither_the_end_of_its_run_nor_the_file(
     lake: Lake, tmp_path: Path
 ) -> None:
     report = next(line for line in eventlogs.progress_lines() if b'"batchDuration":' in line)
     ids = json.loads(report)["progress"]
-    ages = re.sub(rb'"batchDuration":\d+', b'"batchDuration":4611686018427387904', report)
+    durations = re.sub(rb'"batchDuration":\d+', b'"batchDuration":4611686018427387904', report)
     over = {
         "Event": EVENT_CLASS_PREFIX + "TerminatedEvent",
         "id": ids["id"],
@@ -130,7 +132,9 @@ def test_a_batch_that_took_ages_costs_neither_the_end_of_its_run_nor_the_file(
     }
     path = tmp_path / "app-1"
     head = b"".join(eventlogs.lines()[:2])
-    path.write_bytes(head + ages.rstrip() + b"\n" + json.dumps(over, separators=(",", ":")).encode() + b"\n")
+    path.write_bytes(
+        head + durations.rstrip() + b"\n" + json.dumps(over, separators=(",", ":")).encode() + b"\n"
+    )
     made = EventLog("app-1", None, str(path), (LogFile(str(path), path.stat().st_size, 1.0),), ("",), False)
     outcome = read_split(pieces(lake, made)[0], None)
     assert (outcome.rejected, outcome.problems) == (None, [])
@@ -171,15 +175,15 @@ def account(**more: object) -> ImportSummary:
     return made
 
 
-def test_the_account_says_what_was_read_taken_and_left_and_why() -> None:
-    told = account(
+def test_the_account_states_what_was_read_taken_and_left_and_why() -> None:
+    reported = account(
         duplicates=1,
         in_progress=1,
         too_old=2,
         damaged=[RejectedLog("/l/a", "torn")],
         rejected=[RejectedLog("/l/b", "odd")],
     )
-    assert summary_lines(told) == [
+    assert summary_lines(reported) == [
         "/lake: 2 logs read (1.5 MB) in 2.0 s, 1 unchanged, 1 rejected",
         "2 logs older than --since",
         "1 log still in progress: import again later for the rest",
@@ -188,24 +192,24 @@ def test_the_account_says_what_was_read_taken_and_left_and_why() -> None:
         "damaged: /l/a: torn",
         "rejected: /l/b: odd",
     ]
-    document = summary_json(told)
+    document = summary_json(reported)
     assert document["logs"] == {
         "found": 3, "read": 2, "unchanged": 1, "too_old": 2, "in_progress": 1, "damaged": 1, "rejected": 1,
     }  # fmt: skip
     assert document["rejected"] == [{"path": "/l/b", "reason": "odd"}]
 
 
-def test_of_very_many_that_were_refused_people_are_told_some_and_programs_all() -> None:
-    told = account(rejected=[RejectedLog(f"/l/{n}", "odd") for n in range(MAX_NAMED_PATHS + 7)])
-    assert summary_lines(told)[-1] == "rejected: 7 more; --json lists them all"
-    assert len(summary_json(told)["rejected"]) == MAX_NAMED_PATHS + 7
+def test_of_very_many_that_were_refused_people_are_reported_some_and_programs_all() -> None:
+    reported = account(rejected=[RejectedLog(f"/l/{n}", "odd") for n in range(MAX_NAMED_PATHS + 7)])
+    assert summary_lines(reported)[-1] == "rejected: 7 more; --json lists them all"
+    assert len(summary_json(reported)["rejected"]) == MAX_NAMED_PATHS + 7
 
 
 @pytest.mark.parametrize(
-    ("size", "said"), [(12, "12 B"), (1500, "1.5 KB"), (2.5e9, "2.5 GB"), (7e12, "7000.0 GB")]
+    ("size", "printed"), [(12, "12 B"), (1500, "1.5 KB"), (2.5e9, "2.5 GB"), (7e12, "7000.0 GB")]
 )
-def test_bytes_are_said_in_a_unit_that_reads_well(size: float, said: str) -> None:
-    assert format_bytes(size) == said
+def test_bytes_are_stated_in_a_unit_that_reads_well(size: float, printed: str) -> None:
+    assert format_bytes(size) == printed
 
 
 QUERY = b'{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$Query'

@@ -16,7 +16,7 @@ def no_session() -> NoReturn:
 def below(*paths: Path) -> tuple[list[str], list[str]]:
     """The files' names, and the reasons of what was refused."""
     files, _, refused = list_files(no_session, [str(path) for path in paths])
-    return sorted(file.name for file in files), [one.reason for one in refused]
+    return sorted(file.name for file in files), [item.reason for item in refused]
 
 
 def test_folders_behind_links_are_looked_into_once_and_circles_end(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_folders_behind_links_are_looked_into_once_and_circles_end(tmp_path: Pat
     assert below(logs) == (["local-1", "local-2"], [])
 
 
-def test_links_to_nowhere_are_told_and_stop_nothing(tmp_path: Path) -> None:
+def test_links_to_nowhere_are_reported_and_stop_nothing(tmp_path: Path) -> None:
     (tmp_path / "local-1").write_bytes(b"x")
     (tmp_path / "local-2").symlink_to(tmp_path / "nowhere")
     assert below(tmp_path) == (["local-1"], ["unreadable: No such file or directory"])

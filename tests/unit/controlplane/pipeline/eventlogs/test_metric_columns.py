@@ -29,36 +29,36 @@ def raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(json.dumps(value).encode())
 
 
-def read(told: list[dict[str, int]], reader: MetricReader | None = None) -> list[Numbers]:
+def read(reported: list[dict[str, int]], reader: MetricReader | None = None) -> list[Numbers]:
     reader = reader or MetricReader()
-    return [reader.read(SOURCE, raw(one)) for one in told]
+    return [reader.read(SOURCE, raw(item)) for item in reported]
 
 
-def as_told(found: list[Numbers]) -> list[dict[str, int] | None]:
-    return [None if one is None else dict(one) for one in metrics_array(found).to_pylist()]
+def as_reported(found: list[Numbers]) -> list[dict[str, int] | None]:
+    return [None if item is None else dict(item) for item in metrics_array(found).to_pylist()]
 
 
 @settings(deadline=None)
 @given(st.lists(maps, min_size=1, max_size=6))
-def test_maps_are_as_they_were(told: list[dict[str, int]]) -> None:
-    assert as_told(read(told * 2)) == [one or None for one in told * 2]
+def test_maps_are_as_they_were(reported: list[dict[str, int]]) -> None:
+    assert as_reported(read(reported * 2)) == [item or None for item in reported * 2]
 
 
 def test_names_that_come_again_are_read_as_they_were_met() -> None:
     found = read([{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 5, "b": 6}, {"b": 8, "a": 7}])
-    assert [isinstance(one, MetricStruct) for one in found] == [False, False, True, True]
+    assert [isinstance(item, MetricStruct) for item in found] == [False, False, True, True]
     assert type(found[2]) is type(found[3])
     assert metrics_array(found[3:]).to_pylist() == [[("a", 7), ("b", 8)]]
 
 
 @pytest.mark.parametrize(
-    "told", [{"a": "1"}, {"a": 1.5}, {"a": None}, {"a": 2**63}, {"a": {}}, {"a": True}, [1], 1, "a"]
+    "reported", [{"a": "1"}, {"a": 1.5}, {"a": None}, {"a": 2**63}, {"a": {}}, {"a": True}, [1], 1, "a"]
 )
-def test_what_is_no_map_of_whole_numbers_is_an_error(told: object) -> None:
+def test_what_is_no_map_of_whole_numbers_is_an_error(reported: object) -> None:
     for reader in (met := MetricReader(), MetricReader()):
         met.read(SOURCE, raw({"a": 1}))
         with pytest.raises(ValueError):
-            reader.read(SOURCE, raw(told))
+            reader.read(SOURCE, raw(reported))
 
 
 def test_none_are_none() -> None:
@@ -68,21 +68,21 @@ def test_none_are_none() -> None:
 
 def test_what_has_other_names_each_time_is_no_longer_guessed() -> None:
     reader = MetricReader()
-    told = [{f"name {place % 40}": place} for place in range(200)]
-    found = read(told, reader)
-    assert not any(isinstance(one, MetricStruct) for one in found)
-    assert as_told(found) == told
-    usual = [{"a": 1}] * 4
-    of_another = [reader.read(("other", "operator"), raw(one)) for one in usual]
-    assert [isinstance(one, MetricStruct) for one in of_another] == [False, False, True, True]
-    assert not any(isinstance(one, MetricStruct) for one in read(usual, reader))
+    reported = [{f"name {place % 40}": place} for place in range(200)]
+    found = read(reported, reader)
+    assert not any(isinstance(item, MetricStruct) for item in found)
+    assert as_reported(found) == reported
+    typical = [{"a": 1}] * 4
+    of_another = [reader.read(("other", "operator"), raw(item)) for item in typical]
+    assert [isinstance(item, MetricStruct) for item in of_another] == [False, False, True, True]
+    assert not any(isinstance(item, MetricStruct) for item in read(typical, reader))
 
 
 def test_names_that_change_now_and_then_are_guessed_anew() -> None:
-    told = ([{"a": 1}] * 5 + [{"b": 2}] * 5) * 8
-    found = read(told)
-    assert sum(isinstance(one, MetricStruct) for one in found) >= len(told) * 3 // 5
-    assert as_told(found) == told
+    reported = ([{"a": 1}] * 5 + [{"b": 2}] * 5) * 8
+    found = read(reported)
+    assert sum(isinstance(item, MetricStruct) for item in found) >= len(reported) * 3 // 5
+    assert as_reported(found) == reported
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +98,10 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_more_names_than_a_structure_has_and_names_that_none_can_have() -> None:
-    told = [{f"n{place}": place for place in range(metric_columns.MAX_NAMES + 1)}, {'a"b': 1}, {"a\\b": 1}]
-    assert as_told(read(told * 3)) == told * 3
+    reported = [
+        {f"n{place}": place for place in range(metric_columns.MAX_NAMES + 1)},
+        {'a"b': 1},
+        {"a\\b": 1},
+    ]
+    assert as_reported(read(reported * 3)) == reported * 3
     assert msgspec.json.decode(raw(2**63 - 1), type=Number) == 2**63 - 1

@@ -131,10 +131,14 @@ def test_the_time_of_a_line_is_that_of_the_event_before_it() -> None:
     assert nearest_time(around, at) is None
 
 
-def test_the_head_says_which_application_on_which_spark() -> None:
-    told = read_header(cut(CONTENT, 100))
-    assert (told.spark_version, told.app, told.app_id) == ("4.3.0", "recorded", "local-1795188700460")
-    assert told.started_at == pytest.approx(1795188699.7, abs=1)
+def test_the_head_states_which_application_on_which_spark() -> None:
+    reported = read_header(cut(CONTENT, 100))
+    assert (reported.spark_version, reported.app, reported.app_id) == (
+        "4.3.0",
+        "recorded",
+        "local-1795188700460",
+    )
+    assert reported.started_at == pytest.approx(1795188699.7, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_what_begins_otherwise_is_no_event_log(content: bytes) -> None:
         read_header(cut(content, 70_000))
 
 
-def test_of_what_cannot_be_decoded_at_all_that_is_said() -> None:
+def test_of_what_cannot_be_decoded_at_all_that_is_stated() -> None:
     with pytest.raises(NotAnEventLog, match="no data can be decoded"):
         read_header([])
 

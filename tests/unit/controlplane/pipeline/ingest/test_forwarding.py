@@ -55,7 +55,7 @@ def test_requests_are_of_a_thousand_events_at_most_and_in_order() -> None:
     sender, events = Scripted(), waiting(2500)
     assert Forwarder(sender, NoTime()).forward(events) == []
     assert [len(request) for request in sender.requests] == [1000, 1000, 500]
-    assert sender.taken == [one.line for one in events]
+    assert sender.taken == [event.line for event in events]
 
 
 def test_requests_are_of_four_mebibytes_at_most() -> None:
@@ -72,10 +72,10 @@ def test_nothing_is_sent_of_nothing() -> None:
 def test_what_is_too_large_is_halved_until_it_passes() -> None:
     sender, events = Scripted(most=3), waiting(10)
     assert Forwarder(sender, NoTime()).forward(events) == []
-    assert sender.taken == [one.line for one in events]
+    assert sender.taken == [event.line for event in events]
 
 
-def test_one_event_that_is_too_large_is_told_and_spoils_no_neighbour() -> None:
+def test_one_event_that_is_too_large_is_reported_and_spoils_no_neighbour() -> None:
     class Picky(Scripted):
         def send(self, lines: Sequence[bytes], timeout: float) -> ServerAcknowledgement:
             if any(line.startswith(b"0000000003") for line in lines):
@@ -88,7 +88,7 @@ def test_one_event_that_is_too_large_is_told_and_spoils_no_neighbour() -> None:
     assert len(sender.taken) == 4
 
 
-def test_what_the_server_rejects_is_told_and_not_sent_again() -> None:
+def test_what_the_server_rejects_is_reported_and_not_sent_again() -> None:
     sender, events = Scripted(rejected=2), waiting(5)
     refused = Forwarder(sender, NoTime()).forward(events)
     assert refused == [("no room", events[0].line), ("no room", events[1].line)]
@@ -111,11 +111,11 @@ def test_a_server_that_stays_away_fails_the_batch_in_the_end() -> None:
             return False
 
     sender = Scripted(*[TransportError("nobody at home")] * 100)
-    said: list[str] = []
+    printed: list[str] = []
     with pytest.raises(ServerUnavailable, match="nobody at home"):
-        Forwarder(sender, Clocked(), 60.0, lambda: now[0], said.append).forward(waiting(1))
+        Forwarder(sender, Clocked(), 60.0, lambda: now[0], printed.append).forward(waiting(1))
     assert 15.0 < now[0] <= 60.0
-    assert said == ["the server accepts no events; retrying for 60 s: nobody at home"]
+    assert printed == ["the server accepts no events; retrying for 60 s: nobody at home"]
 
 
 def test_a_refusal_that_time_does_not_mend_fails_the_batch_at_once() -> None:
@@ -124,7 +124,7 @@ def test_a_refusal_that_time_does_not_mend_fails_the_batch_at_once() -> None:
         Forwarder(sender, NoTime()).forward(waiting(1))
 
 
-def test_who_is_told_to_stop_waits_no_more() -> None:
+def test_who_is_reported_to_stop_waits_no_more() -> None:
     stopping = NoTime()
     stopping.set()
     sender = Scripted(TransportError("503"), TransportError("503"))
@@ -135,7 +135,7 @@ def test_who_is_told_to_stop_waits_no_more() -> None:
 
 def test_outboxes_of_many_executors_come_together_in_each_agents_order() -> None:
     folder = LakeFolder("memory://forwarding")
-    one, other = waiting(1201, "a"), waiting(3, "b")
-    forwarding.write_outbox(folder, "s/1", [*one[::2], *other[:1]][::-1])
-    forwarding.write_outbox(folder, "s/2", [*other[1:], *one[1::2]])
-    assert list(forwarding.read_outboxes(folder, ["s/1", "s/2"])) == [*one, *other]
+    item, other = waiting(1201, "a"), waiting(3, "b")
+    forwarding.write_outbox(folder, "s/1", [*item[::2], *other[:1]][::-1])
+    forwarding.write_outbox(folder, "s/2", [*other[1:], *item[1::2]])
+    assert list(forwarding.read_outboxes(folder, ["s/1", "s/2"])) == [*item, *other]

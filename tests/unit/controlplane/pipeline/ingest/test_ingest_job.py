@@ -27,7 +27,7 @@ def lake(*commits: tuple[str, str, float | None]) -> LakeManifest:
         Commit(job, batch, NOW, facts={} if arrived is None else {"arrived_at": arrived})
         for job, batch, arrived in commits
     )
-    return LakeManifest({one.key: one for one in made})
+    return LakeManifest({item.key: item for item in made})
 
 
 def kept(manifest: LakeManifest, number: int = 9) -> list[tuple[str, str]]:
@@ -56,9 +56,9 @@ def test_a_lake_that_has_later_batches_of_the_stream_refuses_an_earlier_one() ->
         foreign_commits(lake(("ingest", "s-000000000010", NOW)), "s", 9, NOW)
 
 
-def test_of_what_java_says_the_line_that_tells_something_is_told() -> None:
-    told = "An error occurred while calling o43.start.\n: java.io.IOException: no room\n\tat x"
-    assert _error_line(told) == "java.io.IOException: no room"
+def test_of_what_java_states_the_line_that_reports_something_is_reported() -> None:
+    reported = "An error occurred while calling o43.start.\n: java.io.IOException: no room\n\tat x"
+    assert _error_line(reported) == "java.io.IOException: no room"
     assert _error_line(" \n") == "no reason was given"
 
 
@@ -74,19 +74,19 @@ class Failing:
 
 
 @pytest.mark.parametrize(
-    ("stopped", "told"),
+    ("stopped", "reported"),
     [(False, "java.io.IOException: no room"), (True, INTERRUPTED_MESSAGE)],
     ids=["failed", "stopped"],
 )
-def test_spark_is_told_in_a_line_why_a_batch_failed_and_all_of_it_is_kept(
-    tmp_path: Path, stopped: bool, told: str
+def test_spark_is_reported_in_a_line_why_a_batch_failed_and_all_of_it_is_kept(
+    tmp_path: Path, stopped: bool, reported: str
 ) -> None:
     batches = MicroBatches(Lake.open(str(tmp_path), create=True), 60.0, None, print)
     batches.stopped = stopped
     batch: Any = Failing()
     with pytest.raises(BatchFailed) as caught:
         batches(batch, 1)
-    assert str(caught.value) == told
+    assert str(caught.value) == reported
     passed_on = "".join(traceback.format_exception(caught.value))
     assert len(passed_on) < 2000 and "in sparkSession" in passed_on
     assert str(batches.last_error) == PAGES

@@ -22,12 +22,12 @@ def rows(*lines: bytes, origin: str = "file:/zone/a") -> list[dict[str, object]]
     return list(out.to_pylist())
 
 
-def test_a_line_tells_its_agent_and_number_and_is_kept_as_it_came() -> None:
+def test_a_line_reports_its_agent_and_number_and_is_kept_as_it_came() -> None:
     (row,) = rows(line(7))
     assert (row["agent"], row["seq"], row["line"], row["error"]) == (AGENT, 7, line(7), None)
 
 
-def test_a_bad_line_says_why_and_its_neighbours_are_taken() -> None:
+def test_a_bad_line_states_why_and_its_neighbours_are_taken() -> None:
     found = rows(line(1), b"{", line(2), b"\xff")
     assert [row["seq"] for row in found] == [1, None, 2, None]
     assert [str(row["error"])[:8] for row in found] == ["None", "not JSON", "None", "not UTF-"]

@@ -21,15 +21,15 @@ from controlplane.pipeline.ingest.launch import _jvm_alive
     ],
     ids=["refused", "network", "call", "end"],
 )
-@pytest.mark.parametrize(("told", "why"), [(False, "out of memory, or killed"), (True, "it was stopped")])
-def test_a_jvm_that_ended_is_told_in_one_line(error: Exception, told: bool, why: str) -> None:
+@pytest.mark.parametrize(("reported", "why"), [(False, "out of memory, or killed"), (True, "it was stopped")])
+def test_a_jvm_that_ended_is_reported_in_one_line(error: Exception, reported: bool, why: str) -> None:
     stopping = threading.Event()
-    if told:
+    if reported:
         stopping.set()
     with pytest.raises(IngestFailed, match=why), _jvm_alive(stopping):
         raise error
 
 
-def test_what_the_disk_says_is_not_taken_for_it() -> None:
+def test_what_the_disk_states_is_not_taken_for_it() -> None:
     with pytest.raises(FileNotFoundError), _jvm_alive(threading.Event()):
         raise FileNotFoundError("x")

@@ -51,22 +51,27 @@ def written(
 ) -> PartitionResult:
     staging = lake.stage("ingest", name)
     (out,) = partition_writer.make_writer(staging, lake.manifest(), forward)(iter(batches))
-    told = PartitionResult.of_json(out.to_pylist()[0]["result"])
-    waiting = list(forwarding.read_outboxes(lake.folder, told.outboxes))
-    assert [one.seq for one in waiting] == sorted(one.seq for one in waiting)
-    lake.commit(staging, told.parts)
-    return told
+    reported = PartitionResult.of_json(out.to_pylist()[0]["result"])
+    waiting = list(forwarding.read_outboxes(lake.folder, reported.outboxes))
+    assert [item.seq for item in waiting] == sorted(item.seq for item in waiting)
+    lake.commit(staging, reported.parts)
+    return reported
 
 
-def test_a_share_becomes_parts_and_says_when_it_arrived(lake: Lake) -> None:
-    told = written(lake, batch((1, report(1), None)), batch((2, report(2), None)))
-    assert (told.events, told.malformed, told.duplicates, told.arrived) == (2, 0, 0, AT.timestamp())
+def test_a_share_becomes_parts_and_states_when_it_arrived(lake: Lake) -> None:
+    reported = written(lake, batch((1, report(1), None)), batch((2, report(2), None)))
+    assert (reported.events, reported.malformed, reported.duplicates, reported.arrived) == (
+        2,
+        0,
+        0,
+        AT.timestamp(),
+    )
     assert lake.read("progress")["batch_id"].to_pylist() == [1, 2]
 
 
 def test_a_line_that_is_none_is_kept_with_its_reason(lake: Lake) -> None:
-    told = written(lake, batch((1, report(1), None), (None, b"{\xff", "not JSON")))
-    assert told.malformed == 1
+    reported = written(lake, batch((1, report(1), None), (None, b"{\xff", "not JSON")))
+    assert reported.malformed == 1
     (path,) = lake.folder.list_names("_rejected")
     kept = json.loads(lake.folder.read(f"_rejected/{path}"))
     assert kept == {"origin": "file:/zone/a", "error": "not JSON", "line": "{�"}
@@ -78,16 +83,19 @@ def test_a_report_that_no_row_can_be_made_of_is_forwarded_and_kept_aside(lake: L
     (out,) = partition_writer.make_writer(staging, lake.manifest(), True)(
         iter([batch((1, bad, None), (2, report(2), None))])
     )
-    told = PartitionResult.of_json(out.to_pylist()[0]["result"])
-    assert [one.line for one in forwarding.read_outboxes(lake.folder, told.outboxes)] == [bad, report(2)]
-    assert (told.events, told.malformed) == (2, 1)
+    reported = PartitionResult.of_json(out.to_pylist()[0]["result"])
+    assert [outbox.line for outbox in forwarding.read_outboxes(lake.folder, reported.outboxes)] == [
+        bad,
+        report(2),
+    ]
+    assert (reported.events, reported.malformed) == (2, 1)
     assert "timestamp" in lake.folder.read("_rejected/ingest-s-1-00000.ndjson").decode()
 
 
 def test_what_the_lake_has_by_another_way_is_left_out(lake: Lake) -> None:
     written(lake, batch((1, report(1), None)), name="first-1")
-    told = written(lake, batch((1, report(1), None), (2, report(2), None)), name="other-1")
-    assert told.duplicates == 1 and lake.read("progress").num_rows == 2
+    reported = written(lake, batch((1, report(1), None), (2, report(2), None)), name="other-1")
+    assert reported.duplicates == 1 and lake.read("progress").num_rows == 2
 
 
 def test_the_same_batch_again_takes_its_own_place(lake: Lake) -> None:
@@ -98,20 +106,20 @@ def test_the_same_batch_again_takes_its_own_place(lake: Lake) -> None:
 
 def test_many_rows_are_written_piece_by_piece(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_writer, "MAX_BUFFERED_ROWS", 5)
-    told = written(lake, batch(*((seq, report(seq), None) for seq in range(1, 21))))
-    assert len({part.path for part in told.parts}) == len(told.parts) > 3
+    reported = written(lake, batch(*((seq, report(seq), None) for seq in range(1, 21))))
+    assert len({part.path for part in reported.parts}) == len(reported.parts) > 3
     assert sorted(lake.read("progress")["batch_id"].to_pylist()) == list(range(1, 21))
 
 
-def test_an_empty_share_says_so(lake: Lake) -> None:
+def test_an_empty_share_states_so(lake: Lake) -> None:
     assert written(lake) == PartitionResult()
 
 
-def test_words_on_a_share_come_back_as_they_were() -> None:
+def test_text_on_a_share_come_back_as_they_were() -> None:
     part = Part("progress", AT.date(), "progress/date=2026-11-20/a.parquet", 3, 40)
-    told = PartitionResult((part,), ("outbox",), 3, 1, 2, 5.5)
-    assert PartitionResult.of_json(told.to_json()) == told
-    assert told.plus(told) == PartitionResult((part, part), ("outbox", "outbox"), 6, 2, 4, 5.5)
+    reported = PartitionResult((part,), ("outbox",), 3, 1, 2, 5.5)
+    assert PartitionResult.of_json(reported.to_json()) == reported
+    assert reported.plus(reported) == PartitionResult((part, part), ("outbox", "outbox"), 6, 2, 4, 5.5)
 
 
 def test_lines_beyond_what_is_held_at_once_are_forwarded_and_put_aside_all_the_same(
@@ -121,8 +129,8 @@ def test_lines_beyond_what_is_held_at_once_are_forwarded_and_put_aside_all_the_s
     lines = [(seq, report(seq), None) for seq in (3, 1, 2)]
     bad = [(None, b"{%d" % number, "no JSON") for number in range(3)]
     for _ in "two attempts":
-        told = written(lake, batch(*lines, *bad), forward=True)
-    assert (told.events, told.malformed, len(told.outboxes)) == (3, 3, 3)
+        reported = written(lake, batch(*lines, *bad), forward=True)
+    assert (reported.events, reported.malformed, len(reported.outboxes)) == (3, 3, 3)
     aside = [lake.folder.read(f"_rejected/{name}").decode() for name in lake.folder.list_names("_rejected")]
     assert sorted(json.loads(line)["line"] for text in aside for line in text.splitlines()) == [
         "{0",

@@ -70,37 +70,37 @@ def alerts(rows: list[tuple[float, float | None]], name: str = "Lag") -> pd.Data
 
 def test_queries_that_miss_their_objective_come_first() -> None:
     days = [day(n, query, slo_good=good) for n in range(3) for query, good in (("a", 10), ("b", 7), ("c", 9))]
-    told = made(days)
-    assert [one["query"] for one in told["queries"]] == ["b", "c", "a"]
-    assert told["queries"][0]["attainment"] == pytest.approx(0.7)
-    assert told["fleet"]["attainment"] == pytest.approx(78 / 90)
-    assert [one["attainment"] for one in told["fleet"]["days"]] == [pytest.approx(26 / 30)] * 3
+    reported = made(days)
+    assert [item["query"] for item in reported["queries"]] == ["b", "c", "a"]
+    assert reported["queries"][0]["attainment"] == pytest.approx(0.7)
+    assert reported["fleet"]["attainment"] == pytest.approx(78 / 90)
+    assert [item["attainment"] for item in reported["fleet"]["days"]] == [pytest.approx(26 / 30)] * 3
 
 
 def test_a_query_that_cannot_be_judged_is_not_called_perfect() -> None:
-    told = made([day(0, "a", slo_batches=0, slo_good=0), day(0, "b", slo_good=9)])
-    assert [(one["query"], one["attainment"]) for one in told["queries"]] == [("b", 0.9), ("a", None)]
+    reported = made([day(0, "a", slo_batches=0, slo_good=0), day(0, "b", slo_good=9)])
+    assert [(item["query"], item["attainment"]) for item in reported["queries"]] == [("b", 0.9), ("a", None)]
 
 
-def test_growing_state_says_when_it_reaches_its_limit() -> None:
-    told = made([day(n, state_rows_max=1000.0 + 100 * n) for n in range(20)], state_rows=3900.0)
-    state = told["queries"][0]["state_rows"]
+def test_growing_state_states_when_it_reaches_its_limit() -> None:
+    reported = made([day(n, state_rows_max=1000.0 + 100 * n) for n in range(20)], state_rows=3900.0)
+    state = reported["queries"][0]["state_rows"]
     assert state["trend"]["direction"] == "up" and state["last"] == 2900
     assert state["reached_in_days"]["days"] == pytest.approx(10)
-    assert "Reaches 3.9 k in 10 days" in render_html(told)
+    assert "Reaches 3.9 k in 10 days" in render_html(reported)
 
 
-def test_state_before_a_new_checkpoint_says_nothing_of_what_comes() -> None:
+def test_state_before_a_new_checkpoint_states_nothing_of_what_comes() -> None:
     old = [day(n, query_id="old", state_rows_max=1000.0 * n) for n in range(15)]
-    told = made(old + [day(15 + n, query_id="new", state_rows_max=10.0) for n in range(10)])
-    assert told["queries"][0]["query_id"] == "new"
-    assert told["queries"][0]["state_rows"]["trend"]["direction"] == "none"
+    reported = made(old + [day(15 + n, query_id="new", state_rows_max=10.0) for n in range(10)])
+    assert reported["queries"][0]["query_id"] == "new"
+    assert reported["queries"][0]["state_rows"]["trend"]["direction"] == "none"
 
 
-def test_a_week_too_short_is_told_as_unknown_not_as_steady() -> None:
-    told = made([day(n, state_rows_max=10.0 * n) for n in range(3)])
-    assert told["queries"][0]["state_rows"]["trend"] is None
-    assert "1 have too few days to tell" in render_html(told)
+def test_a_week_too_short_is_reported_as_unknown_not_as_steady() -> None:
+    reported = made([day(n, state_rows_max=10.0 * n) for n in range(3)])
+    assert reported["queries"][0]["state_rows"]["trend"] is None
+    assert "1 have too few days to tell" in render_html(reported)
 
 
 def test_a_batch_done_again_by_the_next_run_is_counted_with_its_rows() -> None:
@@ -140,13 +140,13 @@ def test_the_page_needs_nothing_of_the_network() -> None:
     assert page.count("<svg role") == 3
 
 
-def test_a_lake_without_rollups_says_what_to_do() -> None:
+def test_a_lake_without_rollups_states_what_to_do() -> None:
     empty = made([day(0)])
     frame = pd.DataFrame([day(0)]).iloc[:0].assign(bucket_at=pd.to_datetime([], utc=True))
     none = ReportTables(frame, pd.DataFrame(), runs([]), alerts([]), pd.DataFrame())
-    told = compute_report(none, ReportRequest("l", BEGIN, BEGIN + timedelta(days=1)), BEGIN)
-    assert told["fleet"].keys() == empty["fleet"].keys()
-    assert "controlplane history rollup" in render_html(told)
+    reported = compute_report(none, ReportRequest("l", BEGIN, BEGIN + timedelta(days=1)), BEGIN)
+    assert reported["fleet"].keys() == empty["fleet"].keys()
+    assert "controlplane history rollup" in render_html(reported)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_share_is_never_rounded_up_to_all(value: float | None, text: str) -> N
     ("seconds", "text"),
     [(None, "–"), (0.0, "0 s"), (0.25, "0.25 s"), (59.6, "1 min"), (93784.0, "1 d 2 h")],
 )
-def test_durations_are_told_in_two_units(seconds: float | None, text: str) -> None:
+def test_durations_are_reported_in_two_units(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 

@@ -34,7 +34,7 @@ def day(number: int, **more: Any) -> dict[str, Any]:
     return {**dict.fromkeys(DAY_COLUMNS), **COUNTED, "slo_batches": 10, "slo_good": 9, **whose, **more}
 
 
-def told(*days: dict[str, Any], runs: Any = (), hours: Any = ()) -> Json:
+def reported(*days: dict[str, Any], runs: Any = (), hours: Any = ()) -> Json:
     rows = pd.DataFrame(list(days))
     figures = {name: pd.to_numeric(rows[name]) for name in DAY_COLUMNS if name not in TEXTS}
     alerts, actions = pd.DataFrame(columns=ALERT_COLUMNS), pd.DataFrame(columns=["action", "state"])
@@ -52,21 +52,21 @@ def told(*days: dict[str, Any], runs: Any = (), hours: Any = ()) -> Json:
 
 def test_a_query_of_an_application_without_a_name_is_in_the_report() -> None:
     run = [None, "orders", "q", BEGIN, 0, 5, 1, 2.0]
-    found = told(
+    found = reported(
         day(0, app=None), day(0, query_id="r"), runs=[run], hours=[[None, "orders", 0.1, 0.5, 1.0, 2.0]]
     )
     assert found["fleet"]["queries"] == 2 and found["fleet"]["apps"] == 2
-    one = {query["app"]: query for query in found["queries"]}["unnamed"]
-    assert one["restarts"]["runs"] == 1 and one["headroom"]["possible_load_factor"] == 2.0
+    item = {query["app"]: query for query in found["queries"]}["unnamed"]
+    assert item["restarts"]["runs"] == 1 and item["headroom"]["possible_load_factor"] == 2.0
 
 
 def test_state_is_that_of_the_newest_checkpoint_also_on_the_day_it_was_made() -> None:
     for ids in (("a", "b"), ("b", "a")):
         old = [day(number, query_id=ids[0], state_rows_max=1e6) for number in range(9)]
-        (one,) = told(day(8, query_id=ids[1], state_rows_max=5.0), *old)["queries"]
-        assert one["query_id"] == ids[1] and one["state_rows"]["last"] == 5.0
+        (item,) = reported(day(8, query_id=ids[1], state_rows_max=5.0), *old)["queries"]
+        assert item["query_id"] == ids[1] and item["state_rows"]["last"] == 5.0
 
 
 def test_what_nobody_knows_is_null_and_worth_no_warning() -> None:
-    (one,) = told(day(0))["queries"]
-    assert one["lag_seconds_p95"] is None and one["state_rows"] is None and one["headroom"] is None
+    (item,) = reported(day(0))["queries"]
+    assert item["lag_seconds_p95"] is None and item["state_rows"] is None and item["headroom"] is None

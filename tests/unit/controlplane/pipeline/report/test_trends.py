@@ -28,13 +28,13 @@ def test_a_few_outlier_days_do_not_decide() -> None:
 def test_chance_alone_is_hardly_ever_called_a_trend() -> None:
     chance = np.random.default_rng(5)
     found = [fit_trend(DAYS, chance.lognormal(2, 0.4, 30)) for _ in range(1000)]
-    assert sum(one is not None and one.direction != "none" for one in found) <= 5
+    assert sum(item is not None and item.direction != "none" for item in found) <= 5
 
 
-def test_the_interval_covers_the_true_slope_about_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_true_slope_about_as_often_as_it_states() -> None:
     chance = np.random.default_rng(6)
     found = [fit_trend(DAYS, 50 + 2 * DAYS + chance.normal(0, 5, 30)) for _ in range(500)]
-    covered = sum(one is not None and one.low <= 2 <= one.high for one in found) / 500
+    covered = sum(item is not None and item.low <= 2 <= item.high for item in found) / 500
     assert 0.92 <= covered <= 0.985
 
 
@@ -44,7 +44,7 @@ def test_a_slope_that_does_not_matter_is_no_trend() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [1.0] * 6, [math.nan] * 30], ids=["none", "six-days", "unknown"])
-def test_of_too_few_days_nothing_is_told(values: list[float]) -> None:
+def test_of_too_few_days_nothing_is_reported(values: list[float]) -> None:
     assert fit_trend(np.arange(float(len(values))), np.array(values)) is None
 
 

@@ -14,22 +14,29 @@ from controlplane.metrics.baselines import Baseline, from_json
 from controlplane.pipeline.rollup.baseline_documents import baseline_documents
 
 MADE = datetime(2026, 3, 30, tzinfo=UTC)
-USUAL = {"metric": "state_rows", "hour_of_week": 1, "quantile": 0.5, "value": 7.0, "weeks": 3, "samples": 40}
+TYPICAL = {
+    "metric": "state_rows",
+    "hour_of_week": 1,
+    "quantile": 0.5,
+    "value": 7.0,
+    "weeks": 3,
+    "samples": 40,
+}
 
 
 def published(*rows: dict[str, Any]) -> list[Baseline]:
     """As the server understands it."""
-    told = [
-        {"app": "shop", "query_id": "q", "query": "orders", "made_at": MADE} | USUAL | row for row in rows
+    reported = [
+        {"app": "shop", "query_id": "q", "query": "orders", "made_at": MADE} | TYPICAL | row for row in rows
     ]
-    sent = baseline_documents(pa.Table.from_pylist(told, schema=arrow_schema("baselines")))
-    return [from_json(one, "one") for document in sent for one in document["baselines"]]
+    sent = baseline_documents(pa.Table.from_pylist(reported, schema=arrow_schema("baselines")))
+    return [from_json(item, "one") for document in sent for item in document["baselines"]]
 
 
 def test_a_value_comes_to_its_place() -> None:
-    (one,) = published({})
-    assert (one.query_id, one.app, one.query, one.made_at) == ("q", "shop", "orders", MADE.timestamp())
-    assert np.argwhere(~np.isnan(one.values)).tolist() == [[3, 1, 1]] and one.values[3, 1, 1] == 7.0
+    (item,) = published({})
+    assert (item.query_id, item.app, item.query, item.made_at) == ("q", "shop", "orders", MADE.timestamp())
+    assert np.argwhere(~np.isnan(item.values)).tolist() == [[3, 1, 1]] and item.values[3, 1, 1] == 7.0
 
 
 @pytest.mark.parametrize(
@@ -44,10 +51,10 @@ def test_a_value_comes_to_its_place() -> None:
 def test_one_odd_name_does_not_keep_the_others_from_being_published(
     row: dict[str, Any], app: str, query: str
 ) -> None:
-    one, other = published(row, {"query_id": "r"})
-    assert (one.app, one.query, other.query) == (app, query, "orders")
+    item, other = published(row, {"query_id": "r"})
+    assert (item.app, item.query, other.query) == (app, query, "orders")
 
 
 def test_a_value_that_no_server_takes_is_left_out() -> None:
-    (one,) = published({"value": 1e39}, {"hour_of_week": 2})
-    assert np.argwhere(~np.isnan(one.values)).tolist() == [[3, 2, 1]]
+    (item,) = published({"value": 1e39}, {"hour_of_week": 2})
+    assert np.argwhere(~np.isnan(item.values)).tolist() == [[3, 2, 1]]

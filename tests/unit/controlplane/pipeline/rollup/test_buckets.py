@@ -24,7 +24,7 @@ ON, BEFORE = 3 * DAY_MICROS, 2 * DAY_MICROS
     ],
     ids=["one", "an-end-names-none", "renamed", "named-the-day-before", "of-the-day", "no-name", "nothing"],
 )
-def test_a_query_goes_by_the_last_name_that_the_day_tells(
+def test_a_query_goes_by_the_last_name_that_the_day_reports(
     signs: list[Sign], called: tuple[str | None, str | None]
 ) -> None:
     rows = [{"at": at, "until": at, "app": app, "name": name} for at, app, name in signs]

@@ -25,7 +25,7 @@ def commit(
 
 
 def manifest(*commits: Commit) -> LakeManifest:
-    return LakeManifest({one.key: one for one in commits})
+    return LakeManifest({item.key: item for item in commits})
 
 
 def rolled_up(day: date, at: float, *before: Commit) -> list[Commit]:
@@ -92,8 +92,8 @@ def test_days_are_those_with_rows_within_what_is_asked_for() -> None:
 
 
 def test_a_single_day_without_rows_between_two_is_a_day_of_the_query_too() -> None:
-    told = commit("import", "1", 1.0, *(part(MONDAY + n * ONE_DAY, "a") for n in (0, 2, 5)))
-    days = RawDays.of(manifest(told))
+    reported = commit("import", "1", 1.0, *(part(MONDAY + n * ONE_DAY, "a") for n in (0, 2, 5)))
+    days = RawDays.of(manifest(reported))
     assert [(day - MONDAY).days for day in days.known(None, None)] == [0, 1, 2, 5]
     assert days.known(MONDAY + ONE_DAY, MONDAY + ONE_DAY) == [MONDAY + ONE_DAY]
 
@@ -103,19 +103,19 @@ def test_a_day_of_a_broken_clock_is_left_out_and_named(day: date) -> None:
     days = RawDays.of(manifest(RAW, commit("import", "1", 1.0, part(day, "a"))))
     assert days.known(None, None) == days.known(date.min, date.max) == [MONDAY]
     assert days.beyond() == [day]
-    for one in days.known(None, None):
-        days.facts(one, 300.0)
+    for item in days.known(None, None):
+        days.facts(item, 300.0)
 
 
 @pytest.mark.parametrize("gone", [-1, 0, 1])
 def test_a_day_that_was_put_away_makes_nothing_stale(gone: int) -> None:
     around = [commit("import", str(n), 1.0, part(MONDAY + n * ONE_DAY, "a")) for n in (-1, 0, 1)]
-    left = [one for one in rolled_up(MONDAY, 1.5, *around) if one.batch != str(gone)]
+    left = [item for item in rolled_up(MONDAY, 1.5, *around) if item.batch != str(gone)]
     assert not stale(*left)
 
 
 def test_portions_hold_days_in_a_row_and_no_more_rows_than_are_allowed() -> None:
     all_days = [MONDAY + n * ONE_DAY for n in (0, 1, 2, 3, 5)]
     days = RawDays.of(manifest(commit("import", "1", 1.0, *(part(day, "a") for day in all_days))))
-    found = [[(day - MONDAY).days for day in one] for one in split_portions(days, all_days, most=25)]
+    found = [[(day - MONDAY).days for day in item] for item in split_portions(days, all_days, most=25)]
     assert found == [[0, 1], [2, 3], [5]]

@@ -26,7 +26,7 @@ def test_gaps_are_what_no_stretch_covers(case: str) -> None:
     assert intervals.gaps(spans) == expected
 
 
-def test_what_lies_within_each_bucket_is_what_counting_says() -> None:
+def test_what_lies_within_each_bucket_is_what_counting_states() -> None:
     rng = random.Random(5)
     for _ in range(50):
         points = sorted(rng.sample(range(1000), 2 * rng.randrange(6)))

@@ -40,7 +40,7 @@ def test_an_age_is_estimated_from_the_heads(case: str) -> None:
     np.testing.assert_allclose(aged(heads, lags), expected)
 
 
-def test_another_run_tells_nothing_of_the_pace() -> None:
+def test_another_run_reports_nothing_of_the_pace() -> None:
     np.testing.assert_allclose(aged([0, 100, 200, 300], [10] * 4, [1, 1, 2, 2]), [NONE, 1, NONE, 1])
 
 

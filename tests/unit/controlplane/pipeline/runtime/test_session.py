@@ -24,12 +24,12 @@ Caused by: java.lang.RuntimeException: file:/lake/a.parquet is not a Parquet fil
 def test_an_error_of_spark_is_one_line_that_names_the_file(error: Exception) -> None:
     with pytest.raises(SparkFailed) as raised, spark_errors("it cannot be read"):
         raise error
-    said = str(raised.value)
-    assert said.startswith("it cannot be read: ") and "/lake/a.parquet is not a Parquet file" in said
-    assert len(said.splitlines()) == 1
+    printed = str(raised.value)
+    assert printed.startswith("it cannot be read: ") and "/lake/a.parquet is not a Parquet file" in printed
+    assert len(printed.splitlines()) == 1
 
 
-def test_an_error_that_says_nothing_is_called_by_its_kind() -> None:
+def test_an_error_that_states_nothing_is_called_by_its_kind() -> None:
     assert error_line(ValueError()) == "ValueError"
 
 

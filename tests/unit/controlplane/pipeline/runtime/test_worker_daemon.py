@@ -18,16 +18,16 @@ def test_a_worker_settles_in_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert frozen == [1]
 
 
-def test_a_last_word_that_nobody_hears_is_no_failure_and_any_other_is(
+def test_a_last_word_that_nobody_receives_is_no_failure_and_any_other_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def ends_with(error: Exception | None) -> None:
-        def told(sock: object, authenticated: bool) -> int:
+        def reported(sock: object, authenticated: bool) -> int:
             if error is not None:
                 raise error
             return 0
 
-        monkeypatch.setattr(worker_daemon, "_worker", told)
+        monkeypatch.setattr(worker_daemon, "_worker", reported)
 
     ends_with(None)
     assert worker_daemon.worker(None, True) == 0
