@@ -163,11 +163,11 @@ class Growing:
         report["timestamp"] = moved.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         report["batchId"] += len(self.streaming) * rounds
         report["durationMs"] = self.jittered(report["durationMs"])
-        report["batchDuration"] = self.one(report["batchDuration"])
+        report["batchDuration"] = self.scattered(report["batchDuration"])
         for source in report["sources"]:
             source["inputRowsPerSecond"] *= self.random.uniform(0.8, 1.25)
             source["processedRowsPerSecond"] *= self.random.uniform(0.8, 1.25)
-            source["numInputRows"] = self.one(source["numInputRows"])
+            source["numInputRows"] = self.scattered(source["numInputRows"])
         for operator in report["stateOperators"]:
             operator.update(self.jittered({k: v for k, v in operator.items() if isinstance(v, int)}))
             operator["customMetrics"] = self.jittered(operator["customMetrics"])
@@ -177,9 +177,9 @@ class Growing:
         return made
 
     def jittered(self, numbers: dict[str, int]) -> dict[str, int]:
-        return {name: self.one(value) for name, value in numbers.items()}
+        return {name: self.scattered(value) for name, value in numbers.items()}
 
-    def one(self, value: int) -> int:
+    def scattered(self, value: int) -> int:
         return int(value * self.random.uniform(0.8, 1.25)) if value > 9 else value
 
 
@@ -211,7 +211,7 @@ def seconds_of(act: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def held_to(cores: int, allowed: list[int]) -> None:
-    """All our processes, and those that they will start, run on so many cores only; where Linux tells of them."""
+    """All our processes, and those that they will start, run on so many cores only; where Linux reports of them."""
     for process in ours():
         for thread in (process / "task").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # ended meanwhile

@@ -9,17 +9,14 @@ from controlplane.checkpoints.inventory.model import Inventory
 
 METADATA = "metadata"
 LOCK = "rewind, repair or undo in progress; to restore the checkpoint: controlplane undo "
-#: The text of earlier builds, whose interrupted repairs must stay recognizable.
-_FORMER_LOCK = "surgery under way, put it back with: controlplane undo "
-LOCKS = (LOCK, _FORMER_LOCK)
 
 
 def locked_by(inventory: Inventory) -> str | None:
     """The backup of an interrupted rewind, repair or undo; None where there is none."""
     text = inventory.text(METADATA) or ""
-    return next((text.removeprefix(lock).strip() for lock in LOCKS if text.startswith(lock)), None)
+    return text.removeprefix(LOCK).strip() if text.startswith(LOCK) else None
 
 
 def is_lock(content: bytes) -> bool:
     """Whether a `metadata` file of this content is a lock."""
-    return content.startswith(tuple(lock.encode() for lock in LOCKS))
+    return content.startswith(LOCK.encode())

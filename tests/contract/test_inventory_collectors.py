@@ -1,6 +1,6 @@
 """One inventory, two collectors: fsspec (command line, server) and the driver's Hadoop over py4j.
 
-What both see must be the same, and so what the judge says; what each chooses to read goes by one rule.
+What both see must be the same, and so what the judge states; what each chooses to read goes by one rule.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def test_agents_are_known_with_what_they_stated_of_themselves(harness: StoreHarn
 
 
 def test_an_agent_keeps_its_labels_whatever_their_names(harness: StoreHarness) -> None:
-    """They are kept beside what it says of itself, and must not be mixed up with that."""
+    """They are kept beside what it states of itself, and must not be mixed up with that."""
     labels = {"team": "data", "actions": "none", "heartbeat": "x", "at": "y"}
     driver = Driver(labels=labels)
     harness.accept(driver.line("heartbeat", {"actions": "stop"}))

@@ -26,7 +26,7 @@ from tests.stores import StoreHarness, open_harness, skip_or_fail, sqlite_harnes
 
 AGENT = "6d1f0a52-2d0c-4b43-9a3e-0f2d3c1b5a77"
 
-#: A server that says on its standard output what it has acknowledged, until somebody kills it.
+#: A server that states on its standard output what it has acknowledged, until somebody kills it.
 SERVER = """
 import sys
 from pathlib import Path

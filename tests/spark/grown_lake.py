@@ -42,7 +42,7 @@ def names(queries: int) -> list[tuple[str, str, str]]:
 
 
 def grow(url: str, queries: int = 40, days: int = 30, seed: int = 7) -> Lake:
-    """Queries 1 and 2 grow in state, 3 in lag, 4 misses much, 5 restarts often, 6 has no room left."""
+    """Queries 1 and 2 grow in state, 3 in lag, 4 misses much, 5 restarts often, 6 has no space left."""
     chance, lake = np.random.default_rng(seed), Lake.open(url, create=True)
     for day in range(days):
         at = BEGIN + timedelta(days=day)

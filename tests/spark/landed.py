@@ -27,7 +27,7 @@ Row = tuple[str, int, int, int, int]
 
 
 class Driver:
-    """One driver with one query; tells its events in order, as its agent would."""
+    """One driver with one query; reports its events in order, as its agent would."""
 
     def __init__(self, chance: random.Random, name: str):
         self._chance, self._name = chance, name
@@ -35,7 +35,7 @@ class Driver:
             str(uuid.UUID(int=chance.getrandbits(128), version=4)) for _ in "123"
         )
         self.seq, self.batch = 0, -1
-        self.told: list[bytes] = []
+        self.sent: list[bytes] = []
 
     def line(self, type: str, data: Json, agent: str | None = None, seq: int | None = None) -> bytes:
         if seq is None:
@@ -51,7 +51,7 @@ class Driver:
         return self.line("started", {"id": self.query_id, "runId": self.run_id, "name": "q", "timestamp": at})
 
     def report(self) -> Json:
-        """The next batch; one in ten is told as of days ago."""
+        """The next batch; one in ten is reported as of days ago."""
         self.batch += 1
         late = 3 * 86400 if self._chance.random() < 0.1 else 0
         figures = {
@@ -78,9 +78,9 @@ class Zone:
         self.drivers = [Driver(self._chance, f"app-{n}") for n in range(drivers)]
         self._files = 0
         self.rows: dict[tuple[str, int], Row] = {}
-        #: (agent, seq) -> type of what a store has to have; a report that two tell counts as the first's.
+        #: (agent, seq) -> type of what a store has to have; a report that two report counts as the first's.
         self.events: dict[tuple[str, int], str] = {}
-        #: Reports told by two: whose is stored may be the one's or the other's.
+        #: Reports reported by two: whose is stored may be the one's or the other's.
         self.either: dict[tuple[str, int], tuple[str, int]] = {}
         self.malformed: set[str] = set()
         self.others: dict[str, int] = {}
@@ -94,7 +94,7 @@ class Zone:
             lines = [self._progress(driver, received) for _ in range(events)]
             lines.append(self._event(driver, driver.line("heartbeat", {"uptime": 1.0}), "heartbeat"))
             self._send(driver, lines)
-            if self._chance.random() < 0.5:  # the agent did not hear that it had been taken
+            if self._chance.random() < 0.5:  # the agent did not receive that it had been taken
                 self._send(driver, lines[-events // 2 :])
             self._write(received)
             if self._chance.random() < 0.4:
@@ -106,7 +106,7 @@ class Zone:
         row = (driver.run_id, report["batchId"], stamp, report["numInputRows"], report["batchDuration"])
         self.rows[row[:2]] = row
         line = self._event(driver, driver.line("progress", report), "progress")
-        if self._chance.random() < 0.1:  # a second agent hears the same report
+        if self._chance.random() < 0.1:  # a second agent receives the same report
             other = str(uuid.uuid5(uuid.UUID(driver.agent), "other"))
             seq = self.others[other] = self.others.get(other, 0) + 1
             self.either[other, seq] = (driver.agent, driver.seq)
@@ -156,7 +156,7 @@ def rejected(lake: Path) -> list[str]:
 
 
 def stored(server: LiveServer, but: str) -> list[tuple[str, int, str]]:
-    """(agent, seq, type) of all that the store has, but what the app `but` told."""
+    """(agent, seq, type) of all that the store has, but what the app `but` reported."""
     wanted = sa.select(t.agents.c.agent, t.events.c.seq, t.events.c.type).join(
         t.agents, t.agents.c.key == t.events.c.agent_key
     )

@@ -1,4 +1,4 @@
-"""Rollups once more, in plain pandas and loops, as the documentation of the tables says; and random data for both."""
+"""Rollups once more, in plain pandas and loops, as the documentation of the tables states; and random data for both."""
 
 from __future__ import annotations
 
@@ -157,9 +157,9 @@ def rollups(lake: Lake, day: date, objective: float) -> dict[str, pd.DataFrame]:
     rows: dict[str, list[Row]] = {table: [] for table in WIDTHS}
     for query_id in ids:
         own = Lake(*([r for r in part if r["query_id"] == query_id] for part in vars(lake).values()))
-        batches, life = _batches(own, start), _lifecycle(own, start)
+        batches, lifecycle = _batches(own, start), _lifecycle(own, start)
         for table, width in WIDTHS.items():
-            rows[table] += _buckets(own, query_id, batches, life, start, width, objective)
+            rows[table] += _buckets(own, query_id, batches, lifecycle, start, width, objective)
     return {table: pd.DataFrame(found) for table, found in rows.items()}
 
 
@@ -261,7 +261,7 @@ def _buckets(
     own: Lake,
     query_id: str,
     batches: pd.DataFrame,
-    life: _Lifecycle,
+    lifecycle: _Lifecycle,
     start: datetime,
     width: int,
     objective: float,
@@ -274,12 +274,12 @@ def _buckets(
         return
     step, buckets = timedelta(seconds=width), range(86400 // width)
     down = dict.fromkeys(buckets, 0.0)
-    for begin, end in life.down:
+    for begin, end in lifecycle.down:
         for number in range(max(0, (begin - start) // step), min(len(buckets), (end - start) // step + 1)):
             low, high = start + number * step, start + (number + 1) * step
             down[number] += max(0.0, (min(end, high) - max(begin, low)).total_seconds())
-    starts = [(at - start) // step for at in life.starts]
-    failures = [(at - start) // step for at in life.failures]
+    starts = [(at - start) // step for at in lifecycle.starts]
+    failures = [(at - start) // step for at in lifecycle.failures]
     figures = _figures(batches, start, step, objective) if len(batches) else pd.DataFrame()
     for number in buckets:
         batched = number in figures.index

@@ -60,7 +60,7 @@ def take(own: Any, zone: Zone, tmp_path: Path) -> Take:
         batches = ingest_job.MicroBatches(lake, DAY, forwarder, printed.append)
         source = IngestSource(str(zone.folder), **more)
         plan = ingest_job.IngestPlan(source, str(tmp_path / checkpoint), DAY, None)
-        take.said = printed  # type: ignore[attr-defined]
+        take.printed = printed  # type: ignore[attr-defined]
         return ingest_job.run_stream(
             own, plan, batches, threading.Event(), printed.append, Backoff(0.01, 0.02)
         )
@@ -102,7 +102,7 @@ def test_each_damaged_file_is_named_and_gives_what_can_be_read(
     for path in others:
         path.write_bytes(b"no gzip at all")
     take()
-    named = [item for item in take.said if "torn or gone" in item]  # type: ignore[attr-defined]
+    named = [item for item in take.printed if "torn or gone" in item]  # type: ignore[attr-defined]
     assert [path.as_uri().rpartition("/")[0] in item for item, path in zip(named, whole, strict=True)]
     kept = [
         json.loads(line)

@@ -37,7 +37,7 @@ def matrix(expression: str, start: float, end: float, step: float, labels: Json 
 
 
 def _line(name: str, expression: str) -> Json:
-    """The label by which an expression tells this metric from others."""
+    """The label by which an expression reports this metric from others."""
     found = re.search(rf'\b{name}{{[^}}]*}}, "line", "([^"]*)"', expression)
     return {"line": found[1]} if found else {}
 

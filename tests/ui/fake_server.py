@@ -1,7 +1,7 @@
 """A server of scripted JSON over real HTTP: what the browser tests put behind the real Streamlit app.
 
 `World` holds what it answers; a test changes it while the app looks on. An action that is asked for goes
-through its states as the clock passes, as `World.script` says.
+through its states as the clock passes, as `World.script` states.
 """
 
 from __future__ import annotations

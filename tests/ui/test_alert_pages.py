@@ -152,7 +152,7 @@ def test_a_silence_is_prefilled_shows_what_it_covers_and_is_posted(app: AppTest,
     (posted,) = world.alerting.posted
     assert (posted["matchers"], posted["duration_seconds"]) == (['app="clicks"'], 14_400)
     assert (posted["comment"], posted["actor"]) == ("brokers move", "test@example.com")
-    assert "test@example.com: brokers move" in texts(app)  # the alert now says what mutes it
+    assert "test@example.com: brokers move" in texts(app)  # the alert now states what inhibits it
     assert names(app) == ["QueryFailed", names(app)[1]]
 
 

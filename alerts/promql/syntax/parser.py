@@ -2,7 +2,7 @@
 
 Beyond 2.42 it takes quoted metric and label names (`{"a.b", "c d"="x"}`), durations as numbers and numbers
 as durations. Depth and length are bounded, so no text can make it recurse or run without end; every error
-says line and column. Called by the rule loader and the query API; `checks` then looks at the types.
+states line and column. Called by the rule loader and the query API; `checks` then looks at the types.
 """
 
 from __future__ import annotations

@@ -44,11 +44,11 @@ def query_id(view: CheckpointView) -> str | None:
 
 
 def metadata(view: CheckpointView) -> Iterator[Finding]:
-    """`meta.missing`, `meta.unreadable`, `meta.bad-id`, `meta.id-changed`, `ckpt.surgery-unfinished`."""
+    """`meta.missing`, `meta.unreadable`, `meta.bad-id`, `meta.id-changed`, `ckpt.repair-unfinished`."""
     if backup := locked_by(view.inventory):
         message = "A rewind, repair or undo was interrupted. Spark refuses to start until it is undone."
         remedy = (f"controlplane undo {shlex.quote(backup)}",)
-        yield restart_fails("ckpt.surgery-unfinished", message, when=START, remedy=remedy, backup=backup)
+        yield restart_fails("ckpt.repair-unfinished", message, when=START, remedy=remedy, backup=backup)
         return
     if not view.inventory.is_file("metadata"):
         yield from _metadata_missing(view)

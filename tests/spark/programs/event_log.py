@@ -1,6 +1,6 @@
-"""Real queries with an event log, and a listener beside it: `event_log.py FOLDER HEARD CODEC ROLLING`.
+"""Real queries with an event log, and a listener beside it: `event_log.py FOLDER EVENTS CODEC ROLLING`.
 
-CODEC `none` is a plain log. HEARD gets a line of JSON an event, progress as Spark's own `json`.
+CODEC `none` is a plain log. EVENTS gets a line of JSON an event, progress as Spark's own `json`.
 """
 
 import json

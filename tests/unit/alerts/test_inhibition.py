@@ -1,4 +1,4 @@
-"""Inhibition: which alert mutes which."""
+"""Inhibition: which alert inhibits which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""promtool's unit-test files through our own engine: what passes, what is told of what does not."""
+"""promtool's unit-test files through our own engine: what passes, what is reported of what does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The samples in deploy/ are what the guide says of them."""
+"""The samples in deploy/ are what the guide states of them."""
 
 from __future__ import annotations
 

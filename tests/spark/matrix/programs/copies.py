@@ -1,4 +1,4 @@
-"""A plain PySpark program: copies what there is, looks into a worker, and says what it saw. Imports nothing of ours."""
+"""A plain PySpark program: copies what there is, looks into a worker, and states what it saw. Imports nothing of ours."""
 
 import importlib
 import json

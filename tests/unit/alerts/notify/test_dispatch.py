@@ -1,4 +1,4 @@
-"""Rounds of notification over a simulated day: what is due is told, failures are tried again, ends are told once."""
+"""Rounds of notification over a simulated day: what is due is reported, failures are tried again, ends are reported once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def dispatch(
 
 
 class Queries:
-    """Keeps groups and what was told, as the server does."""
+    """Keeps groups and what was reported, as the server does."""
 
     def __init__(self, *receivers: Receiver, kept: dict[tuple[str, str], NotificationState] | None = None):
         self.receivers = {"team": receivers}

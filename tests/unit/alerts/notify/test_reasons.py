@@ -1,4 +1,4 @@
-"""Whether a group is told, and why: all the cases, in one table."""
+"""Whether a group is reported, and why: all the cases, in one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two answers to one question are the same: what our evaluator says, what the JSON of Prometheus says."""
+"""Whether two answers to one question are the same: what our evaluator states, what the JSON of Prometheus states."""
 
 from __future__ import annotations
 

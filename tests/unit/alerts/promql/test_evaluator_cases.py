@@ -1,4 +1,4 @@
-"""What expressions evaluate to: the cases of `tests/data/promql`, whose format `cases` tells."""
+"""What expressions evaluate to: the cases of `tests/data/promql`, whose format `cases` reports."""
 
 from __future__ import annotations
 

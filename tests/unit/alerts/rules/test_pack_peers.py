@@ -1,4 +1,4 @@
-"""Rule files and templates beside promtool 2.42: what it takes we take, what it says we say."""
+"""Rule files and templates beside promtool 2.42: what it takes we take, what it states we say."""
 
 from __future__ import annotations
 

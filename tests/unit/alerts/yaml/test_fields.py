@@ -1,4 +1,4 @@
-"""Fields of a table: taken as what they should be, or told what is wrong."""
+"""Fields of a table: taken as what they should be, or reported what is wrong."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class AlertingServices:
         self.service.tick(self.clock.now)
 
     def look(self, later: float = 10.0) -> None:
-        """What is due is told to the hook, as the lanes would."""
+        """What is due is reported to the hook, as the workers would."""
         self.clock.now += later
         notifier = self.service.notifier
         notifier._book = replace(notifier._book, receivers={"team": (self.hook,)})

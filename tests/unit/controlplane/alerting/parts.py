@@ -32,7 +32,7 @@ receivers: [{{name: team}}, {{name: other}}]
 
 
 class Clock:
-    """Goes when it is told to."""
+    """Goes when it is reported to."""
 
     def __init__(self, now: float = NOW):
         self.now = now

@@ -1,4 +1,4 @@
-"""Who is told, when, and what is noted: receivers that hang and break, a store that is away, other routes."""
+"""Who is reported, when, and what is noted: receivers that hang and break, a store that is away, other routes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def reasons(recorder: Recorder) -> list[str]:
     return [message.reason.value for message in recorder.messages]
 
 
-# -- telling and noting ----------------------------------------------------------------------------
+# -- reporting and noting ----------------------------------------------------------------------------
 
 
 def test_a_group_is_reported_after_its_wait_and_noted_with_what_is_known_now() -> None:

@@ -142,7 +142,7 @@ def without_line(path: str, number: int) -> Step:
 
 
 def _schema_again(inventory: Inventory) -> Inventory:
-    """The operator metadata that the case lost, told anew from its schema file."""
+    """The operator metadata that the case lost, reported anew from its schema file."""
     path = next(p for p in inventory.entries if "_stateSchema/default/" in p and "/." not in p)
     store = {
         "storeName": "default",

@@ -147,7 +147,7 @@ def test_missing_checkpoint_is_unreadable_and_its_sink_is_reported() -> None:
     ]
 
 
-# What only somebody's memory tells
+# What only somebody's memory reports
 
 
 def test_memory_of_state_makes_a_lost_state_folder_certain() -> None:

@@ -1,4 +1,4 @@
-"""The doctor's room on a real store: who is asked to look, where, and what is kept."""
+"""The doctor's space on a real store: who is asked to look, where, and what is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overrides on the command line: what `--set` understands, and what it says of a mistake."""
+"""Overrides on the command line: what `--set` understands, and what it states of a mistake."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""What a line on an alert says of who keeps it quiet, and whom a silence means."""
+"""What a line on an alert states of who keeps it quiet, and whom a silence means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demonstration checks before it starts anything, and how it hears Ctrl-C."""
+"""What the demonstration checks before it starts anything, and how it receives Ctrl-C."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 from controlplane.demo import processes
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc (Linux)")
-#: A driver's likeness: starts a child in a group of its own (as PySpark's daemon is), says so, and waits.
+#: A driver's likeness: starts a child in a group of its own (as PySpark's daemon is), states so, and waits.
 PARENT = """
 import os, signal, subprocess, sys, time
 child = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.setpgid(0, 0))

@@ -476,5 +476,5 @@ def test_the_same_events_in_any_order_and_any_batches_give_the_same_rows(
         if batch:
             tell(ledger, *batch)
     assert essence(ledger) == EXPECTED
-    # One run and one start; and two runs that were lost until their ends were heard.
+    # One run and one start; and two runs that were lost until their ends were received.
     assert 2 <= failures(ledger) <= 4

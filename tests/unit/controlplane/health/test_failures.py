@@ -163,7 +163,7 @@ def test_every_rule_states_what_to_do_in_a_sentence() -> None:
         assert rule.advice[0].isupper() and rule.advice.endswith(".") and "\n" not in rule.advice, rule.names
 
 
-#: A condition is ours by its name, its parent's, or by what it says.
+#: A condition is ours by its name, its parent's, or by what it states.
 OURS_BY_NAME = re.compile(
     "STREAM|STATE_?STORE|STATEFUL|CHECKPOINT|CHANGELOG|WATERMARK|MICRO_?BATCH|STDS_|REAL_TIME|OFFSET"
     "|WITH_STATE|STATE_REPARTITION|STATE_REWRITER|TWS|FOREACH|EVENT_TIME|KAFKA"
@@ -180,7 +180,7 @@ ONLY_WRAPPERS = {
 
 
 def sparks_conditions() -> dict[str, str]:
-    """What each condition and sub-condition of the Spark that is installed says."""
+    """What each condition and sub-condition of the Spark that is installed states."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         pytest.skip("pyspark is not installed: pip install 'spark-controlplane[pipeline]'")

@@ -1,4 +1,4 @@
-"""What the lake tells of times that the store has forgotten is what the store told of them."""
+"""What the lake reports of times that the store has forgotten is what the store reported of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def test_series_are_the_same_whether_the_store_or_the_lake_has_the_events(tmp_pa
         busy_hour(story, seed)
         begin, end = BEGIN - 1.0, harness.now
         names = [PREFIX + name for name in SOME]
-        before = {name: by_labels(list(story.room.replay.select(named(name), begin, end))) for name in names}
+        before = {
+            name: by_labels(list(story.service.replay.select(named(name), begin, end))) for name in names
+        }
         middle = BEGIN + 0.6 * (end - BEGIN)
         commit = moved_to(harness, tmp_path / "lake", middle)
         assert forget(harness, middle, commit.facts["until"]) > 30
@@ -75,7 +77,7 @@ def test_without_the_lake_the_store_alone_would_report_less(tmp_path: Path) -> N
         story = Story(harness, tmp_path, length=15)
         busy_hour(story, 1)
         name = "spark_streaming_batch_duration_seconds"
-        before = by_labels(list(story.room.replay.select(named(name), BEGIN, harness.now)))
+        before = by_labels(list(story.service.replay.select(named(name), BEGIN, harness.now)))
         middle = BEGIN + 0.6 * (harness.now - BEGIN)
         forget(harness, middle, moved_to(harness, tmp_path / "lake", middle).facts["until"])
-        assert by_labels(list(story.room.replay.select(named(name), BEGIN, harness.now))) != before
+        assert by_labels(list(story.service.replay.select(named(name), BEGIN, harness.now))) != before

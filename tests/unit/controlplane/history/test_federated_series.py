@@ -1,4 +1,4 @@
-"""A stretch longer than the retention, over the seam of lake and store: what the store alone would have told of it."""
+"""A stretch longer than the retention, over the seam of lake and store: what the store alone would have reported of it."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ def test_counters_and_gauges_go_over_the_seam_as_if_it_were_not_there(
         source = FederatedSeries(parts, now)
         [later] = reported(source, "spark_streaming_query_up", start, now).values()
         [all] = up.values()
-        # Runs outlive their events: of them the store tells as far back as its retention.
+        # Runs outlive their events: of them the store reports as far back as its retention.
         assert later == {at: value for at, value in all.items() if at >= now - RETENTION}
         assert "query_up is not available before" in source.notes[0]

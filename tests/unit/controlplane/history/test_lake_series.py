@@ -75,7 +75,7 @@ def test_a_counter_is_counted_back_from_what_it_stood_at_when_the_store_began() 
 # -- a whole lake ----------------------------------------------------------------------------------
 
 QUERY = "11111111-2222-3333-4444-555555555555"
-#: Thirty days before the server hears of the query for the first time.
+#: Thirty days before the server learns of the query for the first time.
 PAST = datetime(2026, 10, 10, tzinfo=UTC).timestamp()
 
 
@@ -141,7 +141,7 @@ def named(name: str) -> list[Matcher]:
 
 @pytest.fixture
 def known(tmp_path: Path, lake: Lake) -> Any:
-    """The server hears of the query at BEGIN."""
+    """The server learns of the query at BEGIN."""
     with sqlite_harness(tmp_path) as harness:
         harness.now = BEGIN + 100
         driver = Driver()
@@ -212,7 +212,7 @@ def test_points_further_apart_than_buckets_are_medians_of_all_that_lies_between(
     def asked(step: float | None, limit: int = 2000) -> ProgressSeries:
         where = ProgressRequest(
             QUERY, PAST, PAST + 12 * DAY - 1, limit, step
-        )  # the newest day is told by its reports
+        )  # the newest day is reported by its reports
         return read_progress(known.engine.connect, Archive(str(lake.folder)), where)
 
     daily = asked(DAY)
@@ -221,10 +221,10 @@ def test_points_further_apart_than_buckets_are_medians_of_all_that_lies_between(
     assert [point.duration for point in days] == [0.5 + day for day in range(11)]
     assert {(point.input_rows, point.lag_rows, point.state_rows) for point in days} == {(24 * 60, 2.0, 7)}
     assert asked(6 * HOUR).notes[0].count("medians of 6 hours")
-    assert asked(None, 60).resolution == 5 * HOUR  # 264 hours, and room for 60 points
+    assert asked(None, 60).resolution == 5 * HOUR  # 264 hours, and space for 60 points
     assert len(asked(None, 60).points) <= 60
     assert asked(900.0).resolution == HOUR  # finer than there is
     everything = read_progress(
         known.engine.connect, Archive(str(lake.folder)), ProgressRequest(QUERY, 0.0, PAST * 2, 2000)
     )
-    assert everything.resolution == HOUR and len(everything.points) == 11 * 24 + 144 + 10  # all have room
+    assert everything.resolution == HOUR and len(everything.points) == 11 * 24 + 144 + 10  # all have space

@@ -1,4 +1,4 @@
-"""When the server moves events, and what it says where it cannot."""
+"""When the server moves events, and what it states where it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs, alerts and actions of a query as the lake tells them."""
+"""Runs, alerts and actions of a query as the lake reports them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ WHO = Producer("shop", "4.3.0", "agent")
 
 
 class Story:
-    """What a lake is told, a commit each."""
+    """What a lake is reported, a commit each."""
 
     def __init__(self, folder: Path):
         self.lake = Lake.open(str(folder / "lake"), create=True)
         self.commits = 0
 
-    def life(self, event: str, at: float, run: str, query: str = QUERY, exception: str | None = None) -> None:
+    def lifecycle(
+        self, event: str, at: float, run: str, query: str = QUERY, exception: str | None = None
+    ) -> None:
         rows = LakeRowBuilder()
         rows.lifecycle(WHO, event, at, query, run, "orders", exception, agent="a")
         self._put(rows.take())
@@ -86,11 +88,13 @@ def times(run: PastRun) -> tuple[Any, ...]:
 
 
 def test_a_run_is_reported_from_its_start_to_its_end_with_why_it_failed(story: Story) -> None:
-    story.life("started", BEGIN, "a")
-    story.life("terminated", BEGIN + 3 * DAY, "a", exception="java.lang.IllegalStateException: " + "n" * 9999)
-    story.life("terminated", BEGIN + 3 * DAY + 1, "a")  # told again, by somebody who knows less
-    story.life("started", BEGIN + 5 * DAY, "b", OTHER)
-    story.life("terminated", BEGIN + 4 * DAY, "b", OTHER)  # by another clock
+    story.lifecycle("started", BEGIN, "a")
+    story.lifecycle(
+        "terminated", BEGIN + 3 * DAY, "a", exception="java.lang.IllegalStateException: " + "n" * 9999
+    )
+    story.lifecycle("terminated", BEGIN + 3 * DAY + 1, "a")  # reported again, by somebody who knows less
+    story.lifecycle("started", BEGIN + 5 * DAY, "b", OTHER)
+    story.lifecycle("terminated", BEGIN + 4 * DAY, "b", OTHER)  # by another clock
     (run,) = story.read(BEGIN, BEGIN + 10 * DAY).runs
     assert times(run) == ("a", 0, 3, "failed", None, None)
     assert run.failure and len(run.failure) == timeline.MAX_FAILURE_CHARS
@@ -102,13 +106,13 @@ def test_a_run_that_began_before_is_known_by_its_end_or_by_its_reports(story: St
     def reported(start: float, end: float) -> list[tuple[Any, ...]]:
         return [times(run) for run in story.read(BEGIN + start * DAY, BEGIN + end * DAY).runs]
 
-    story.life("started", BEGIN, "a")
+    story.lifecycle("started", BEGIN, "a")
     story.report(BEGIN + 7 * DAY, "b", query=OTHER)
     story.report(BEGIN + 9 * DAY, "a")
-    story.life("idle", BEGIN + 11 * DAY, "a")
+    story.lifecycle("idle", BEGIN + 11 * DAY, "a")
     assert reported(8, 20) == [("a", None, None, None, 9, 11)]
     assert reported(6, 10) == [("a", None, None, None, 9, 9)]  # the first day with reports has none of it
-    story.life("terminated", BEGIN + 12 * DAY, "a")
+    story.lifecycle("terminated", BEGIN + 12 * DAY, "a")
     assert reported(8, 20) == [("a", None, 12, "stopped", 9, 11)]
     assert reported(10, 20) == [("a", None, 12, "stopped", 11, 11)]
     assert reported(0, 10) == [("a", 0, None, None, 9, 9)]  # it goes on beyond
@@ -116,11 +120,11 @@ def test_a_run_that_began_before_is_known_by_its_end_or_by_its_reports(story: St
 
 
 def test_a_run_whose_driver_was_killed_is_lost_at_its_last_sign(story: Story) -> None:
-    story.life("started", BEGIN, "a")
+    story.lifecycle("started", BEGIN, "a")
     story.report(BEGIN + 60, "a", 0)
     story.report(BEGIN + 2 * DAY, "a", 1)
-    story.life("started", BEGIN + 3 * DAY, "nothing")
-    story.life("started", BEGIN + 4 * DAY, "b")
+    story.lifecycle("started", BEGIN + 3 * DAY, "nothing")
+    story.lifecycle("started", BEGIN + 4 * DAY, "b")
     story.report(BEGIN + 6 * DAY, "b", 2)
     runs = [times(run) for run in story.read(BEGIN, BEGIN + 10 * DAY).runs]
     assert [run[:4] for run in runs] == [
@@ -132,7 +136,7 @@ def test_a_run_whose_driver_was_killed_is_lost_at_its_last_sign(story: Story) ->
 
 
 def test_a_report_of_an_absurd_duration_is_no_sign_of_lifecycle_of_that_time(story: Story) -> None:
-    story.life("started", BEGIN, "a")
+    story.lifecycle("started", BEGIN, "a")
     rows = LakeRowBuilder()
     absurd = {"addBatch": 5, "triggerExecution": 10**15}
     reported = {
@@ -163,7 +167,7 @@ def test_very_many_runs_cost_no_more_than_those_that_are_reported(story: Story) 
 
 
 def test_what_cannot_be_read_is_stated_and_the_rest_is_reported(story: Story) -> None:
-    story.life("started", BEGIN, "a")
+    story.lifecycle("started", BEGIN, "a")
     story.action(BEGIN + 5, "a")
     (file,) = Path(str(story.lake.folder)).glob("actions/*/*.parquet")
     file.write_bytes(b"no parquet")
@@ -205,7 +209,7 @@ def test_of_more_than_can_be_shown_the_newest_are_reported(
 ) -> None:
     monkeypatch.setattr(timeline, "MAX_ENTRIES", 2)
     for number in range(3):
-        story.life("started", BEGIN + number * DAY, f"r{number}")
+        story.lifecycle("started", BEGIN + number * DAY, f"r{number}")
         story.alert(BEGIN + number * DAY, BEGIN + number * DAY + 5, number)
         story.action(BEGIN + number * DAY, f"a{number}")
     reported = story.read(BEGIN, BEGIN + 9 * DAY)

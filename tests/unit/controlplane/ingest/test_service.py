@@ -335,7 +335,7 @@ def story() -> list[bytes]:
         item.progress("q", "r2", 2),
         two.line(
             "progress", report("q", "r2", 2, BEGIN + 7.5), at=BEGIN + 8
-        ),  # the same batch, heard by another
+        ),  # the same batch, received by another
         two.line("heartbeat", {"dropped": {"x": 1}}),
         item.line("app_ended", {"reason": "exit"}),
         b"rubbish",
@@ -346,7 +346,7 @@ LINES = story()
 
 
 def essence(harness: StoreHarness) -> dict[str, Any]:
-    """What the store says, without the ids that it gives in the order of arrival."""
+    """What the store states, without the ids that it gives in the order of arrival."""
     with harness.engine.connect() as connection:
         stored = connection.execute(sa.select(sa.func.count()).select_from(tables.events)).scalar()
         reported = connection.execute(

@@ -86,7 +86,7 @@ def test_a_commit_cut_off_at_any_step_is_whole_after_recovery_or_never_was(
         act(recovered)  # the job is run again
         assert by_glob(root) == by_manifest(recovered) == after, step
         step += 1
-    assert step >= 6  # one part at least: written, journalled, moved, told of, and two removals
+    assert step >= 6  # one part at least: written, journalled, moved, reported of, and two removals
     assert ends == {0, 1}
 
 

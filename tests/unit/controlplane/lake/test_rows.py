@@ -30,7 +30,7 @@ def taken(*reports: dict[str, Any], **more: Any) -> dict[str, list[dict[str, Any
     return {name: table.to_pylist() for name, table in rows.take().items()}
 
 
-def one(**more: Any) -> dict[str, Any]:
+def progress_row(**more: Any) -> dict[str, Any]:
     """The row of progress of a small report, with fields replaced."""
     (row,) = taken(report("q", "r", 1, BEGIN, **more))["progress"]
     return row
@@ -134,7 +134,7 @@ def rebuilt_operator(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def meaning(value: Any, key: str = "") -> Any:
-    """What a document says: absent, null, empty and `numOutputRows: -1` are one; times are moments."""
+    """What a document states: absent, null, empty and `numOutputRows: -1` are one; times are moments."""
     if isinstance(value, dict):
         reported = {name: meaning(inner, name) for name, inner in value.items()}
         return {name: inner for name, inner in reported.items() if inner not in (None, {}, [])}
@@ -194,7 +194,7 @@ def test_a_malformed_report_is_refused_in_a_sentence_and_spoils_no_neighbour(
 
 
 def test_what_is_unknown_is_null_and_never_zero() -> None:
-    row = one(sink={"description": "V1", "numOutputRows": -1}, stateOperators=[], sources=[])
+    row = progress_row(sink={"description": "V1", "numOutputRows": -1}, stateOperators=[], sources=[])
     assert (row["output_rows"], row["lag_rows"]) == (None, None)
     assert (row["state_rows"], row["state_bytes"], row["dropped_rows"]) == (None, None, None)
     assert row["extra"] is None
@@ -202,19 +202,19 @@ def test_what_is_unknown_is_null_and_never_zero() -> None:
 
 @pytest.mark.parametrize("rate", [math.nan, math.inf, "NaN", "Infinity", None])
 def test_a_rate_that_is_none_is_absent(rate: Any) -> None:
-    row = one(processedRowsPerSecond=rate)
+    row = progress_row(processedRowsPerSecond=rate)
     assert row["processed_rows_per_second"] is None
     assert row["extra"] is None
 
 
 def test_the_rate_of_the_first_batch_is_not_known_though_spark_states_zero() -> None:
-    row = one(inputRowsPerSecond=0.0, numInputRows=5)
+    row = progress_row(inputRowsPerSecond=0.0, numInputRows=5)
     assert row["input_rows_per_second"] is None
     assert json.loads(row["extra"]) == {"inputRowsPerSecond": 0.0}
 
 
 def test_a_watermark_of_1970_is_none_yet() -> None:
-    assert one(eventTime={"watermark": "1970-01-01T00:00:00.000Z"})["watermark"] is None
+    assert progress_row(eventTime={"watermark": "1970-01-01T00:00:00.000Z"})["watermark"] is None
 
 
 def test_totals_that_are_missing_are_summed_over_the_sources() -> None:

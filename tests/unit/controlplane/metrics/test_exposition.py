@@ -163,7 +163,7 @@ def test_a_failed_query_is_down_but_expected() -> None:
 
 
 def why(series: Series) -> list[tuple[str, str]]:
-    """Condition and advice of every failure that is told."""
+    """Condition and advice of every failure that is reported."""
     reported = [dict(own) for name, own in series if name == "spark_streaming_query_failure_info"]
     return [(labels["error_class"], labels["retry"]) for labels in reported]
 
@@ -266,7 +266,7 @@ def test_the_form_is_the_one_that_was_asked_for(accept: str | None, content_type
 
 
 def everything() -> QueryView:
-    """A query that tells what Spark 4.3 told of a real one, with labels that need escaping."""
+    """A query that reports what Spark 4.3 reported of a real one, with labels that need escaping."""
     lines = RECORDED.read_text().splitlines()
     samples = [progress.sample(json.loads(line), NOW - 5 - 10 * n) for n, line in enumerate(reversed(lines))]
     reported = tuple(replace(item, run_id="run-1") for item in reversed(samples))

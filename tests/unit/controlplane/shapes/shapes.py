@@ -1,4 +1,4 @@
-"""Shapes to compare: one query of each sort, as `listeners.spark.shape` tells it, and changes of it."""
+"""Shapes to compare: one query of each sort, as `listeners.spark.shape` reports it, and changes of it."""
 
 from __future__ import annotations
 

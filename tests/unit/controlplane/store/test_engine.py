@@ -1,4 +1,4 @@
-"""The database is opened the way its promises need, and says plainly when it cannot be."""
+"""The database is opened the way its promises need, and states plainly when it cannot be."""
 
 from __future__ import annotations
 

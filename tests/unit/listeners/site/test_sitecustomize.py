@@ -13,7 +13,7 @@ from tests.paths import ROOT
 
 SITE = ROOT / "listeners/site"
 
-#: As much of PySpark as is hooked, and an agent that says what it is asked.
+#: As much of PySpark as is hooked, and an agent that states what it is asked.
 PYSPARK = """
 class SparkSession:
     class Builder:

@@ -139,7 +139,7 @@ def reported_by(recorded: dict[str, Any]) -> Alert:
 
 @contextmanager
 def answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A server that keeps what is posted and answers as it is told."""
+    """A server that keeps what is posted and answers as it is reported."""
     seen: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Surgery on real files: backup, lock, act, undo; stopped at every point and put back; the same in an object store."""
+"""Repair on real files: backup, lock, act, undo; stopped at every point and put back; the same in an object store."""
 
 from __future__ import annotations
 

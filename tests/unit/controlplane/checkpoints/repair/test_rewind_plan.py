@@ -1,4 +1,4 @@
-"""Rewinds on paper: what goes, what stays, which batches are possible, what the plan says will come of it."""
+"""Rewinds on paper: what goes, what stays, which batches are possible, what the plan states will come of it."""
 
 from __future__ import annotations
 
@@ -209,4 +209,4 @@ def test_interrupted_repair_is_the_first_finding() -> None:
         b"rewind, repair or undo in progress; to restore the checkpoint: controlplane undo /there/it is",
     )
     found = rewind_plan.analyze_survey(seen("agg", [locked]), SPARK).findings[0]
-    assert (found.check, found.remedy) == ("ckpt.surgery-unfinished", ("controlplane undo '/there/it is'",))
+    assert (found.check, found.remedy) == ("ckpt.repair-unfinished", ("controlplane undo '/there/it is'",))

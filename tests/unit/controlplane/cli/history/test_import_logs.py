@@ -1,4 +1,4 @@
-"""The command line of the import: what is asked wrongly is said in one line, and long work says how far it is."""
+"""The command line of the import: what is asked wrongly is said in one line, and long work states how far it is."""
 
 from __future__ import annotations
 

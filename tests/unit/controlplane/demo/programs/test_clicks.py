@@ -1,4 +1,4 @@
-"""The source of `clicks_slow` and `clicks_blocked`: it obeys its limit and tells its head."""
+"""The source of `clicks_slow` and `clicks_blocked`: it obeys its limit and reports its head."""
 
 from __future__ import annotations
 

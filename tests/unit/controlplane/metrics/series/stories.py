@@ -45,9 +45,9 @@ class Story:
         self.harness.ingest = IngestService(
             self.harness.writer, self.harness.window, lambda: self.harness.now
         )
-        self.room = self.new_space()
+        self.service = self.new_service()
 
-    def new_space(self) -> SeriesService:
+    def new_service(self) -> SeriesService:
         """As a restart of the server would have it, but for the snapshot."""
         reading: Callable[[], AbstractContextManager[Connection]] = self.harness.engine.connect
         window, clock = self.harness.window, lambda: self.harness.now
@@ -66,7 +66,7 @@ class Story:
         while slot <= at:
             self.harness.now = slot
             self.judge()
-            self.room.scrape(slot)
+            self.service.scrape(slot)
             slot += STEP
         self.harness.now = max(self.harness.now, at)
 

@@ -1,4 +1,4 @@
-"""The past as stored events tell it is the past as the grid saw it."""
+"""The past as stored events report it is the past as the grid saw it."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def short(tmp_path: Path) -> Iterator[Story]:
 
 
 def assert_same(story: Story, matchers: Sequence[Matcher], start: float, end: float) -> list[Series]:
-    held = story.room.grid.select(matchers, start, end)
-    assert by_labels(story.room.replay.select(matchers, start, end)) == by_labels(held), (matchers, start)
+    held = story.service.grid.select(matchers, start, end)
+    assert by_labels(story.service.replay.select(matchers, start, end)) == by_labels(held), (matchers, start)
     return held
 
 
@@ -99,7 +99,7 @@ def test_labels_narrow_what_is_read(story: Story) -> None:
     assert {s.labels["team"] for s in assert_same(story, named(SOME[2], team="t0"), start, end)} == {"t0"}
     assert_same(story, named(SOME[0], status="running"), start, end)
     assert_same(story, [*named(SOME[0]), Matcher("query_id", "=~", "q[12]")], start, end)
-    assert story.room.replay.select(named(SOME[0], app="nobody"), start, end) == []
+    assert story.service.replay.select(named(SOME[0], app="nobody"), start, end) == []
 
 
 def test_expressions_over_the_store_give_what_they_give_over_the_grid(short: Story) -> None:
@@ -112,7 +112,7 @@ def test_expressions_over_the_store_give_what_they_give_over_the_grid(short: Sto
         node, end = parse(text), short.harness.now - 600.0
         ours, theirs = (
             evaluate_range(node, source, BEGIN + 300.0, end, 30.0)
-            for source in (short.room.replay, short.room.grid)
+            for source in (short.service.replay, short.service.grid)
         )
         assert by_labels(list(ours)) == by_labels(list(theirs)) and len(ours), text
 
@@ -120,12 +120,12 @@ def test_expressions_over_the_store_give_what_they_give_over_the_grid(short: Sto
 def test_figures_that_only_polls_report_and_names_of_nothing_are_empty(story: Story) -> None:
     busy_hour(story, seed=4, events=40)
     for name in ("spark_streaming_batch_age_seconds", "controlplane_agents", "ALERTS", "spark_streaming_x"):
-        assert list(story.room.replay.select(named(name), BEGIN, BEGIN + 900.0)) == [], name
+        assert list(story.service.replay.select(named(name), BEGIN, BEGIN + 900.0)) == [], name
 
 
 def test_a_selector_without_a_name_is_refused_with_text(story: Story) -> None:
     with pytest.raises(EvaluationError, match="must name the metric"):
-        evaluate(parse('{app="shop"}'), story.room.replay, BEGIN + 60.0)
+        evaluate(parse('{app="shop"}'), story.service.replay, BEGIN + 60.0)
 
 
 def test_too_many_moments_are_refused_with_text(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,8 +134,8 @@ def test_too_many_moments_are_refused_with_text(story: Story, monkeypatch: pytes
     story.go_to(BEGIN + 300)
     monkeypatch.setattr(replay, "MAX_POINTS", 10)
     with pytest.raises(LimitError, match=r"1 queries at 2\d times .* or a shorter range"):
-        evaluate(parse("count_over_time(spark_streaming_batch_id[1h])"), story.room.replay, BEGIN + 300.0)
-    assert len(story.room.replay.select(named(SOME[0]), BEGIN + 200, BEGIN + 300)) == 1
+        evaluate(parse("count_over_time(spark_streaming_batch_id[1h])"), story.service.replay, BEGIN + 300.0)
+    assert len(story.service.replay.select(named(SOME[0]), BEGIN + 200, BEGIN + 300)) == 1
 
 
 def test_too_many_reports_are_refused_but_for_what_needs_none(
@@ -146,20 +146,22 @@ def test_too_many_reports_are_refused_but_for_what_needs_none(
     story.go_to(BEGIN + 60)
     monkeypatch.setattr(replay, "MAX_REPORTS", 10)
     with pytest.raises(LimitError, match="30 reports"):
-        evaluate(parse("spark_streaming_batch_id"), story.room.replay, BEGIN + 60.0)
-    assert evaluate(parse("spark_streaming_batches_total"), story.room.replay, BEGIN + 60.0)[0].value == 30.0
+        evaluate(parse("spark_streaming_batch_id"), story.service.replay, BEGIN + 60.0)
+    assert (
+        evaluate(parse("spark_streaming_batches_total"), story.service.replay, BEGIN + 60.0)[0].value == 30.0
+    )
 
 
 def test_after_a_start_the_grid_is_filled_from_the_store(story: Story) -> None:
     busy_hour(story, seed=6, events=80)
-    service = story.new_space()
+    service = story.new_service()
     service.keep(dict.fromkeys(SOME, 1800.0))
     filled, missing = service.replay.fill(service.grid, story.harness.now, seconds=60.0)
     assert filled == missing == 121
     for name in SOME:
         ours, theirs = (
             item.grid.select(named(name), story.harness.now - 1700.0, story.harness.now)
-            for item in (service, story.room)
+            for item in (service, story.service)
         )
         assert by_labels(ours) == by_labels(theirs), name
 
@@ -169,7 +171,7 @@ def test_filling_begins_with_the_newest_and_ends_when_its_time_is_over(
 ) -> None:
     busy_hour(story, seed=6, events=40)
     monkeypatch.setattr(replay, "FILL_CHUNK_SLOTS", 4)
-    service = story.new_space()
+    service = story.new_service()
     assert service.replay.fill(service.grid, story.harness.now, seconds=0.0)[0] == 0
     ticks = iter([0.0, 1.0, 2.0, 99.0])
     monkeypatch.setattr(replay.time, "monotonic", lambda: next(ticks))

@@ -1,4 +1,4 @@
-"""The room as the plane uses it: scrapes, rules that record, queries at any time, restarts."""
+"""The space as the plane uses it: scrapes, rules that record, queries at any time, restarts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def story(tmp_path: Path) -> Iterator[Story]:
     """One query with a batch every 20 s, four minutes long."""
     with sqlite_harness(tmp_path) as harness:
         story, driver = Story(harness, tmp_path), Driver()
-        story.room.keep({UP: 600.0, "ALERTS": 600.0, "controlplane_agents": 600.0})
+        story.service.keep({UP: 600.0, "ALERTS": 600.0, "controlplane_agents": 600.0})
         for n in range(12):
             at = BEGIN + 1 + n * 20
             story.tell(at, driver.progress("q", "r", n, at=at))
@@ -39,24 +39,24 @@ def values(source: SeriesSource, text: str, at: float) -> list[float]:
 
 
 def test_the_grid_holds_what_rules_read_and_nothing_else(story: Story) -> None:
-    source, now = story.room.rules_source(story.harness.now, live=False), story.harness.now
+    source, now = story.service.rules_source(story.harness.now, live=False), story.harness.now
     assert values(source, UP, now) == [1.0]
     assert values(source, "controlplane_agents", now) == [0.0]
     assert values(source, LAG, now) == []
     assert values(source, f"count_over_time({UP}[2m])", now) == [8.0]
-    figures = story.room.figures()
+    figures = story.service.figures()
     assert figures.series == 2 and figures.bytes > 0 and figures.refused == 0 and figures.seconds > 0
 
 
 def test_between_two_slots_a_rule_sees_what_has_just_occurred(story: Story) -> None:
     at = story.harness.now + 3
     story.tell(at, Driver().terminated("q", "r", at=at))
-    assert values(story.room.rules_source(at, live=False), UP, at) == [1.0]
-    assert values(story.room.rules_source(at, live=True), UP, at) == [0.0]
+    assert values(story.service.rules_source(at, live=False), UP, at) == [1.0]
+    assert values(story.service.rules_source(at, live=True), UP, at) == [0.0]
 
 
 def test_what_a_group_recorded_is_scraped_until_it_records_again(story: Story) -> None:
-    service, now = story.room, story.harness.now
+    service, now = story.service, story.harness.now
     service.record("g", [series_of({"__name__": "ALERTS", "alertname": "A"}, {now: 1.0})])
     service.record("h", [series_of({"__name__": "ALERTS", "alertname": "B"}, {now: 1.0})])
     story.go_to(now + 30)
@@ -70,7 +70,7 @@ def test_what_a_group_recorded_is_scraped_until_it_records_again(story: Story) -
 
 def test_any_metric_can_be_asked_for_at_any_time(story: Story) -> None:
     now = story.harness.now + 4.0
-    source = story.room.source(now)
+    source = story.service.source(now)
     assert values(source, LAG, now) == [2.0], "not kept: of this moment"
     assert values(source, LAG, now - 120.0) == [2.0], "not kept: of the past"
     assert values(source, "spark_streaming_batches_total", now - 120.0) == [6.0]
@@ -82,7 +82,7 @@ def test_any_metric_can_be_asked_for_at_any_time(story: Story) -> None:
 
 
 def test_everything_of_this_moment_is_reported_with_names_of_the_catalogue(story: Story) -> None:
-    reported = story.room.live(story.harness.now)
+    reported = story.service.live(story.harness.now)
     assert {name for name, _, _ in reported} > {UP, LAG, "controlplane_queries"}
     assert all(name in BY_NAME and "__name__" not in labels for name, labels, _ in reported)
 
@@ -90,11 +90,11 @@ def test_everything_of_this_moment_is_reported_with_names_of_the_catalogue(story
 def test_a_restart_knows_what_was_saved_and_what_was_missed(
     story: Story, caplog: pytest.LogCaptureFixture
 ) -> None:
-    story.room.save()
+    story.service.save()
     driver, at = Driver(), story.harness.now + 60
     story.tell(at, driver.progress("q", "r", 99, at=at))
-    before = by_labels(story.room.grid.select(named(UP), BEGIN, at))
-    service = story.new_space()
+    before = by_labels(story.service.grid.select(named(UP), BEGIN, at))
+    service = story.new_service()
     service.keep({UP: 600.0, "ALERTS": 600.0, "controlplane_agents": 600.0})
     with caplog.at_level(logging.INFO):
         service.load()
@@ -107,7 +107,7 @@ def test_a_disk_that_takes_no_snapshot_is_a_line_in_the_log(
     story: Story, caplog: pytest.LogCaptureFixture
 ) -> None:
     (story.folder / "series.npz.new").mkdir()
-    story.room.save()
+    story.service.save()
     assert "cannot save the series" in caplog.text
 
 
@@ -115,8 +115,8 @@ def test_rules_that_read_more_than_is_kept_are_named_in_the_log(
     story: Story, caplog: pytest.LogCaptureFixture
 ) -> None:
     rules = [Rule(RuleKind.ALERT, n, text, parse(text)) for n, text in (("A", UP), ("B", '{app="x"}'))]
-    story.room.keep_for([RuleGroup("g", tuple(rules))])
+    story.service.keep_for([RuleGroup("g", tuple(rules))])
     assert [record.getMessage() for record in caplog.records] == [
         'rule B reads more history than the server keeps in memory: {app="x"}'
     ]
-    assert story.room.grid.names == {UP}
+    assert story.service.grid.names == {UP}

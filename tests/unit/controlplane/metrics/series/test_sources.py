@@ -31,15 +31,15 @@ class Reported_:
     """Live values, and who asked for which."""
 
     def __init__(self, *reported: NamedSample):
-        self.told, self.asked = reported, list[Wanted]()
+        self.reported, self.asked = reported, list[Wanted]()
 
     def __call__(self, wanted: Wanted) -> list[NamedSample]:
         self.asked.append(wanted)
-        return [item for item in self.told if wanted is None or item[0] in wanted]
+        return [item for item in self.reported if wanted is None or item[0] in wanted]
 
 
 class Past:
-    """A store that knows x{n="a"} and x{n="c"} from -1000 on, and tells what it was asked."""
+    """A store that knows x{n="a"} and x{n="c"} from -1000 on, and reports what it was asked."""
 
     def __init__(self) -> None:
         self.asked = list[tuple[float, float]]()

@@ -1,4 +1,4 @@
-"""Names, sizes and times of files become logs; what is none is told, and so is what is missing of one."""
+"""Names, sizes and times of files become logs; what is none is reported, and so is what is missing of one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def file(path: str, size: int = 10, modified: float = 1.0) -> LogFile:
     return LogFile(path, size, modified)
 
 
-def one(*files: LogFile, named: tuple[str, ...] = ()) -> EventLog:
+def only_log(*files: LogFile, named: tuple[str, ...] = ()) -> EventLog:
     (log,), refused = find_logs(files, named)
     assert refused == []
     return log
@@ -31,7 +31,7 @@ def one(*files: LogFile, named: tuple[str, ...] = ()) -> EventLog:
 def test_a_single_file_states_by_its_name_what_it_is(
     name: str, app_id: str, attempt: str | None, codec: str, in_progress: bool
 ) -> None:
-    log = one(file(f"/logs/{name}"))
+    log = only_log(file(f"/logs/{name}"))
     assert (log.app_id, log.attempt, log.codecs, log.in_progress) == (app_id, attempt, (codec,), in_progress)
 
 
@@ -43,7 +43,7 @@ def test_a_name_of_any_bytes_is_reported_in_one_line_that_can_be_printed() -> No
 
 def test_a_file_that_grew_between_two_looks_at_it_is_taken_once() -> None:
     path = "/logs/eventlog_v2_app-1/events_1_app-1"
-    assert [item.size for item in one(file(path), file(path, 20)).files] == [20]
+    assert [item.size for item in only_log(file(path), file(path, 20)).files] == [20]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_named_otherwise_is_foreign(name: str) -> None:
 
 
 def test_a_file_that_the_user_names_is_taken_for_a_log() -> None:
-    log = one(file("/logs/copied.zstd"), named=("/logs/copied.zstd",))
+    log = only_log(file("/logs/copied.zstd"), named=("/logs/copied.zstd",))
     assert (log.app_id, log.codecs) == ("copied.zstd", ("zstd",))
 
 
@@ -75,7 +75,7 @@ def rolled(*names: str, app: str = "app-1") -> list[LogFile]:
 
 
 def test_a_rolling_log_is_its_files_in_the_order_of_their_numbers() -> None:
-    log = one(
+    log = only_log(
         *rolled(
             "events_10_app-1", "events_2_app-1.zstd", *[f"events_{n}_app-1" for n in (1, 3, 4, 5, 6, 7, 8, 9)]
         )
@@ -85,8 +85,8 @@ def test_a_rolling_log_is_its_files_in_the_order_of_their_numbers() -> None:
 
 
 def test_its_status_file_states_whether_it_is_still_written_to() -> None:
-    assert one(*rolled("appstatus_app-1.inprogress", "events_1_app-1")).in_progress
-    assert not one(*rolled("appstatus_app-1", "events_1_app-1")).in_progress
+    assert only_log(*rolled("appstatus_app-1.inprogress", "events_1_app-1")).in_progress
+    assert not only_log(*rolled("appstatus_app-1", "events_1_app-1")).in_progress
 
 
 def test_a_compacted_file_stands_for_all_before_it() -> None:
@@ -98,14 +98,17 @@ def test_a_compacted_file_stands_for_all_before_it() -> None:
         "events_1_a.compact",
         "events_4_a",
     )
-    log = one(*rolled(*names))
+    log = only_log(*rolled(*names))
     assert [each.name for each in log.files] == ["events_2_a.compact", "events_3_a", "events_4_a"]
 
 
 def test_a_missing_number_is_reported() -> None:
-    assert one(*rolled("events_1_a", "events_4_a")).notes == ("events_2 is missing", "events_3 is missing")
-    assert one(*rolled("events_2_a.compact", "events_4_a")).notes == ("events_3 is missing",)
-    many = one(*rolled("events_20_a")).notes
+    assert only_log(*rolled("events_1_a", "events_4_a")).notes == (
+        "events_2 is missing",
+        "events_3 is missing",
+    )
+    assert only_log(*rolled("events_2_a.compact", "events_4_a")).notes == ("events_3 is missing",)
+    many = only_log(*rolled("events_20_a")).notes
     assert (many[0], many[-1]) == ("events_1 is missing", "14 more files are missing")
 
 
@@ -120,7 +123,7 @@ def test_a_folder_without_events_and_a_stranger_in_one_are_reported() -> None:
 
 def test_an_empty_file_of_a_rolling_log_is_no_gap() -> None:
     files = [*rolled("events_1_a"), file("/logs/eventlog_v2_app-1/events_2_a", 0)]
-    log = one(*files)
+    log = only_log(*files)
     assert ([each.name for each in log.files], log.notes) == (["events_1_a"], ())
 
 
@@ -134,8 +137,8 @@ def test_the_same_log_at_two_places_is_taken_once_and_reported() -> None:
 
 
 def test_a_log_keeps_its_name_in_the_lake_when_it_ends_or_moves_and_its_mark_while_nobody_writes() -> None:
-    open_, closed = one(file("/a/app-1.inprogress")), one(file("/b/app-1"))
-    assert open_.batch == closed.batch != one(file("/a/app-1_2")).batch
-    assert one(file("/a/app-1")).fingerprint == one(file("/b/app-1")).fingerprint
-    assert one(file("/a/app-1", 11)).fingerprint != one(file("/a/app-1", 10)).fingerprint
-    assert one(file("/a/app-1", modified=2.0)).fingerprint != one(file("/a/app-1")).fingerprint
+    open_, closed = only_log(file("/a/app-1.inprogress")), only_log(file("/b/app-1"))
+    assert open_.batch == closed.batch != only_log(file("/a/app-1_2")).batch
+    assert only_log(file("/a/app-1")).fingerprint == only_log(file("/b/app-1")).fingerprint
+    assert only_log(file("/a/app-1", 11)).fingerprint != only_log(file("/a/app-1", 10)).fingerprint
+    assert only_log(file("/a/app-1", modified=2.0)).fingerprint != only_log(file("/a/app-1")).fingerprint

@@ -1,4 +1,4 @@
-"""Lines of event logs become what `progress.json` says of the same events; Spark 2.0's shape becomes today's."""
+"""Lines of event logs become what `progress.json` states of the same events; Spark 2.0's shape becomes today's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_log_gives_the_same_columns_as_the_listener_received() -> None:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Maps without their order; `extra` without what only a log says."""
+    """Maps without their order; `extra` without what only a log states."""
     maps = ("custom_metrics", "durations_ms", "metrics")
     extra = json.loads(row.get("extra") or "{}")
     extra.pop("snapshotCustomMetricNames", None)

@@ -1,4 +1,4 @@
-"""A file of a log is read through fsspec where it knows the place, and what Hadoop's shell says is told in a line."""
+"""A file of a log is read through fsspec where it knows the place, and what Hadoop's shell states is reported in a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders are looked through to the end, over links too, each once; what cannot be is told."""
+"""Folders are looked through to the end, over links too, each once; what cannot be is reported."""
 
 from __future__ import annotations
 

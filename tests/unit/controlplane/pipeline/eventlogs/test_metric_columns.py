@@ -1,4 +1,4 @@
-"""Numbers by name are what any reader of JSON says they are, whatever was read before."""
+"""Numbers by name are what any reader of JSON states they are, whatever was read before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of a landing zone: each a row of what it tells, or of why it is none."""
+"""Lines of a landing zone: each a row of what it reports, or of why it is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of odd tables: applications without a name, new checkpoints, figures that nobody knows."""
+"""What a report states of odd tables: applications without a name, new checkpoints, figures that nobody knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trends: told where there is one, and only there."""
+"""Trends: reported where there is one, and only there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark throws, told in one line."""
+"""What Spark throws, reported in one line."""
 
 from __future__ import annotations
 
