@@ -38,11 +38,11 @@ class Case:
     @property
     def target(self) -> SparkVersion:
         """The Spark that was started on it, which may be another than the one that wrote it."""
-        return parse_version(self.told["spark_version"].rpartition("read by")[2])
+        return parse_version(self.reported["spark_version"].rpartition("read by")[2])
 
     @property
     def wanted(self) -> str:
-        return PRINTED.get(self.told["verdict"], "risky")
+        return PRINTED.get(self.reported["verdict"], "risky")
 
     @property
     def output(self) -> str | None:
@@ -54,7 +54,7 @@ class Case:
 
     @property
     def relocations(self) -> list[tuple[str, str]]:
-        return [(self.told["original_root"], str(self.folder))]
+        return [(self.reported["original_root"], str(self.folder))]
 
 
 def unpack(target: Path, only: Sequence[str] = ()) -> None:

@@ -93,7 +93,7 @@ def test_condition_that_spark_raised_is_among_the_predicted_ones(
 ) -> None:
     wrong = {}
     for name, (case, verdict) in verdicts.items():
-        raised = case.told["restart_outcome"]["error_condition"] or ""
+        raised = case.reported["restart_outcome"]["error_condition"] or ""
         foretold = {f.condition for f in verdict.findings if f.effect is RestartEffect.FAILS and f.condition}
         if raised.isupper() and raised != "STREAM_FAILED" and raised not in foretold:
             wrong[name] = (raised, foretold)

@@ -110,7 +110,7 @@ def test_what_a_log_reports_is_in_the_lake_as_the_listener_received_it(world: Wo
     world.go()
     received = {
         (item["report"]["runId"], item["report"]["batchId"]): item["report"]
-        for item in eventlogs.heard()
+        for item in eventlogs.received()
         if item["kind"] == "progress"
     }
     rows = world.rows("progress")

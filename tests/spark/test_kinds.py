@@ -293,7 +293,7 @@ def test_each_sink_is_reported_stopped_started_and_restarted(bench, kind, spark)
     query = sink.start(bench, bench.writer(sink.frame(bench)))
     bench.await_batch(query)
     facts = bench.facts(query)
-    assert sink.told in facts["sink"] and facts["restart"] == "reuse", facts
+    assert sink.reported in facts["sink"] and facts["restart"] == "reuse", facts
     first = query.runId
     assert bench.done("stop", query, drain=True)["evidence"]["drained"] is True
     bench.source.add()

@@ -40,7 +40,7 @@ def test_an_idle_query_reports_it_where_this_spark_has_an_idle_event(guest: Gues
 
 def test_the_facts_and_the_shape_of_a_query_are_reported(guest: Guest) -> None:
     run = guest.start("reported", '.trigger(processingTime="1 second")')
-    facts = guest.told(run["id"], "facts")
+    facts = guest.reported(run["id"], "facts")
     assert (facts["trigger"], facts["triggerInterval"], facts["outputMode"]) == (
         "processing_time",
         1.0,

@@ -121,7 +121,7 @@ class Memory:
         self._check()
         self.notes.append(note)
         if reported is not None:
-            self.told[note.group_key, note.receiver] = reported
+            self.reported[note.group_key, note.receiver] = reported
 
     def _check(self) -> None:
         self.asked += 1

@@ -59,7 +59,7 @@ class Team:
         """After a restart of the server, with what was stored and these alerts."""
         after = Team(*self.receivers["team"])
         after.clock.now = self.clock.now
-        after.notifier.load(alerts, self.store.told, list(reversed(self.store.notes)))
+        after.notifier.load(alerts, self.store.reported, list(reversed(self.store.notes)))
         return after
 
     def outcomes(self) -> list[DeliveryOutcome]:
@@ -106,7 +106,7 @@ def test_a_group_is_reported_after_its_wait_and_noted_with_what_is_known_now() -
     (note,) = team.store.notes
     assert (note.outcome, note.receiver, note.fingerprints) == ("sent", "hook", (lag().fingerprint,))
     assert team.notifier.notified(lag().fingerprint) == note
-    assert team.store.told[message.group_key, "hook"] == NotificationState(
+    assert team.store.reported[message.group_key, "hook"] == NotificationState(
         frozenset([lag().fingerprint]), frozenset(), NOW + WAIT
     )
 
@@ -119,7 +119,7 @@ def test_of_two_receivers_of_one_name_only_the_one_that_failed_is_reported_again
     assert (len(fails.messages), len(takes.messages)) == (0, 1)
     team.look(5)
     assert (len(fails.messages), len(takes.messages)) == (1, 1)
-    assert {name[1] for name in team.store.told} == {"a", "b"}
+    assert {name[1] for name in team.store.reported} == {"a", "b"}
 
 
 def test_a_receiver_with_a_mistake_keeps_nobody_else_untold_and_is_tried_ever_more_seldom() -> None:

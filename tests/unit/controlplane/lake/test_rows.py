@@ -20,7 +20,7 @@ from tests import eventlogs
 from tests.drivers import BEGIN, real_reports, report
 
 WHO = Producer("shop", "4.3.0", "agent")
-RECEIVED = [item["report"] for item in eventlogs.heard() if item["kind"] == "progress"]
+RECEIVED = [item["report"] for item in eventlogs.received() if item["kind"] == "progress"]
 
 
 def taken(*reports: dict[str, Any], **more: Any) -> dict[str, list[dict[str, Any]]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.shapes.model import ShapeError, shape_from
-from tests.unit.controlplane.shapes.shapes import PARTITIONS, aggregate, join, told
+from tests.unit.controlplane.shapes.shapes import PARTITIONS, aggregate, join, reported
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 ANYTHING = st.recursive(
@@ -17,7 +17,7 @@ ANYTHING = st.recursive(
 
 
 def test_a_shape_of_a_running_query_is_read() -> None:
-    found = shape_from(told(aggregate(), join(), spark="4.3.0-SNAPSHOT"))
+    found = shape_from(reported(aggregate(), join(), spark="4.3.0-SNAPSHOT"))
     assert found.spark == (4, 3, 0)
     assert [each.kind for each in found.operators or ()] == ["aggregate", "join"]
     assert (found.operators or ())[1].state == (("string", "timestamp"), ("string", "long", "timestamp"))
@@ -35,9 +35,9 @@ def test_all_but_the_version_may_be_missing() -> None:
     )
 
 
-@pytest.mark.parametrize("wrapped", [{"shape": told()}, {"facts": {"shape": told()}, "id": "q"}])
+@pytest.mark.parametrize("wrapped", [{"shape": reported()}, {"facts": {"shape": reported()}, "id": "q"}])
 def test_what_an_agent_sent_may_be_given_as_it_is(wrapped: dict) -> None:
-    assert shape_from(wrapped) == shape_from(told())
+    assert shape_from(wrapped) == shape_from(reported())
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_a_mistake_names_its_place(document: object, place: str) -> None:
         shape_from(document)
 
 
-@given(st.sampled_from(sorted(told())), ANYTHING)
+@given(st.sampled_from(sorted(reported())), ANYTHING)
 def test_any_value_in_any_field_is_read_or_refused_by_name(field: str, value: object) -> None:
     try:
-        shape_from({**told(), field: value})
+        shape_from({**reported(), field: value})
         printed = field
     except ShapeError as error:
         printed = str(error)

@@ -41,7 +41,7 @@ def columns(reports: list[Any]) -> dict[str, list[dict[str, Any]]]:
 
 def test_a_log_gives_the_same_columns_as_the_listener_received() -> None:
     logged = columns([event.report for event in events() if event.kind == "progress"])
-    received = columns([item["report"] for item in eventlogs.heard() if item["kind"] == "progress"])
+    received = columns([item["report"] for item in eventlogs.received() if item["kind"] == "progress"])
     assert [len(rows) for rows in logged.values()] == [12, 12, 11, 0]
     for name, rows in logged.items():
         for ours, theirs in zip(rows, received[name], strict=True):
@@ -64,11 +64,13 @@ def test_the_lifecycle_of_queries_is_reported_as_the_listener_received_it() -> N
     found = [event for event in events() if event.kind != "progress"]
     reported_of = [(e.kind, e.query_id, e.run_id) for e in found]
     assert sorted(reported_of) == sorted(
-        (item["kind"], item["id"], item["runId"]) for item in eventlogs.heard() if item["kind"] != "progress"
+        (item["kind"], item["id"], item["runId"])
+        for item in eventlogs.received()
+        if item["kind"] != "progress"
     )
     started = next(event for event in found if event.kind == "started" and event.name == "windows")
     assert started.at == next(
-        item["timestamp"] for item in eventlogs.heard() if item.get("name") == "windows"
+        item["timestamp"] for item in eventlogs.received() if item.get("name") == "windows"
     )
     failed = next(event for event in found if event.exception)
     assert failed.error_class == "FOREACH_BATCH_USER_FUNCTION_ERROR"
