@@ -30,11 +30,11 @@ ROCKSDB = {
     f"{STORE}rocksdb.changelogCheckpointing.enabled": "true",
 }
 SERVER_BUDGET = inventory_policy.InventoryBudget(
-    of_server.MOST_FILES,
-    of_server.MOST_BYTES,
-    of_server.MOST_EACH,
-    of_server.MOST_COMPACT,
-    of_server.MOST_SST,
+    of_server.MAX_FILES,
+    of_server.MAX_TOTAL_BYTES,
+    of_server.MAX_FILE_BYTES,
+    of_server.MAX_COMPACTION_BYTES,
+    of_server.MAX_SST_BYTES,
 )
 
 numbers = st.integers(0, 40).map(str)
@@ -63,7 +63,7 @@ paths = st.one_of(
 @given(st.dictionaries(paths, st.integers(0, 2000), max_size=120))
 def test_both_choose_the_same_files_where_all_fit(sizes: dict[str, int]) -> None:
     entries = {path: FileEntry(size) for path, size in sizes.items()}
-    assert inventory_policy.select_contents(sizes, SERVER_BUDGET) == of_server.chosen(entries)
+    assert inventory_policy.select_contents(sizes, SERVER_BUDGET) == of_server.select_files(entries)
 
 
 def by_driver(spark: Any, place: str) -> Inventory:

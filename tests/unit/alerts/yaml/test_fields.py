@@ -7,7 +7,7 @@ import pytest
 from alerts.yaml.fields import FieldReader, Fields
 from alerts.yaml.parser import parse
 
-KNOWN = ("name", "wait", "count", "on", "expected", "labels")
+KNOWN = ("name", "wait", "count", "on", "words", "labels")
 
 
 def fields(text: str) -> tuple[FieldReader, Fields]:
@@ -27,7 +27,7 @@ def test_fields_are_read_as_what_they_should_be() -> None:
     assert reader.seconds(given, "wait") == 60.0
     assert reader.whole_number(given, "count") == 3
     assert reader.boolean(given, "on") is True
-    assert [text.value for text in reader.strings(given, "expected")] == ["a", "b"]
+    assert [text.value for text in reader.strings(given, "words")] == ["a", "b"]
     assert [(key.value, text.value) for key, text in reader.pairs(given, "labels")] == [("k", "v"), ("n", "")]
     assert reported(reader) == []
 
@@ -66,6 +66,6 @@ def test_what_is_wrong_is_reported(text: str, expected: str) -> None:
     reader.seconds(given, "wait", least=0.001)
     reader.whole_number(given, "count")
     reader.boolean(given, "on")
-    list(reader.strings(given, "expected"))
+    list(reader.strings(given, "words"))
     list(reader.pairs(given, "labels"))
     assert any(mistake.startswith(expected) for mistake in reported(reader)), reported(reader)

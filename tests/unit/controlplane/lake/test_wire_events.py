@@ -77,7 +77,7 @@ def test_what_a_run_reports_once_is_the_same_whoever_reports_it(
 
 
 @pytest.mark.parametrize(
-    ("one", "another"),
+    ("item", "another"),
     [
         (event("progress", REPORT), event("progress", {**REPORT, "batchId": 11})),
         (event("progress", REPORT), event("progress", {**REPORT, "timestamp": "2026-11-20T06:03:12Z"})),

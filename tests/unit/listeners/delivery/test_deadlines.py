@@ -7,7 +7,7 @@ import pytest
 
 from listeners.delivery.transport import MAX_ANSWER_BYTES, HttpTransport
 from listeners.protocol.errors import TransportError
-from tests.acceptance.fault_servers import drips, floods, hangs, hostile, states
+from tests.acceptance.fault_servers import answers, drips, floods, hangs, hostile
 
 OK = b"HTTP/1.1 200 OK\r\n"
 TROUBLES = {
@@ -66,14 +66,14 @@ def test_endless_answer_is_cut_at_the_limit(trouble):
     ],
 )
 def test_answer_of_the_wrong_type_acknowledges_nothing(body):
-    with hostile(states("200 OK", body)) as url, pytest.raises(TransportError):
+    with hostile(answers("200 OK", body)) as url, pytest.raises(TransportError):
         HttpTransport(url, "t").send([b"{}"], timeout=10.0)
 
 
 @pytest.mark.parametrize("rejected", ["7", '"x"', '{"a": 1}', "[null]", "[[[]]]", '[{"error": {"a": 1}}]'])
 def test_malformed_rejections_are_tolerated(rejected):
     body = b'{"acknowledged": 5, "rejected": %s}' % rejected.encode()
-    with hostile(states("200 OK", body)) as url:
+    with hostile(answers("200 OK", body)) as url:
         assert HttpTransport(url, "t").send([b"{}"], timeout=10.0).seq == 5
 
 
@@ -81,12 +81,12 @@ def test_malformed_rejections_are_tolerated(rejected):
     "body", [b"{}", b"[]", b'{"commands": 7}', b'{"commands": [7, null, [], {"id": []}]}']
 )
 def test_malformed_commands_are_tolerated(body):
-    with hostile(states("200 OK", body)) as url:
+    with hostile(answers("200 OK", body)) as url:
         assert HttpTransport(url, "t").poll("agent", 0.1) == []
 
 
 def test_http_1_0_server_that_closes_the_connection_works():
-    with hostile(states("200 OK", b'{"acknowledged": 9, "rejected": []}')) as url:
+    with hostile(answers("200 OK", b'{"acknowledged": 9, "rejected": []}')) as url:
         assert HttpTransport(url, "t").send([b"{}"], timeout=10.0).seq == 9
 
 
