@@ -163,7 +163,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "a bad query": (
         {"set": "s", "chunk": 0, "chunks": 1, "baselines": [{"query_id": "q"}]},
-        "baselines[0].app must be a text",
+        "baselines[0].app must be text",
     ),
 }
 

@@ -66,7 +66,7 @@ def test_a_time_without_data_is_an_empty_report(spark: Any, lake: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--out report.html; or --json"),
+        ([], "--out report.html or --json"),
         (["--json", "--since", "2026-02-01", "--until", "2026-01-01"], "is not before --until"),
         (["--out", "no-such-folder/report.html"], "does not exist"),
     ],

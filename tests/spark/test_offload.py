@@ -132,7 +132,7 @@ def test_the_job_ends_with_the_server(tmp_path: Path) -> None:
         send(server, SimulatedQuery("orders"), time.time() - 5 * DAY, 3)
         service = server.plane.history
         assert service.begin()
-        child = service._mover._child
+        child = service._offload_process._child
         assert child is not None and service.status().moving
     assert child.poll() is not None
 
@@ -141,4 +141,4 @@ def test_the_command_states_what_it_needs(tmp_path: Path, capsys: pytest.Capture
     assert run(["history", "offload", "--data-dir", str(tmp_path)]) == 2
     assert "CONTROLPLANE_LAKE" in capsys.readouterr().err
     assert run(["history", "offload", "--data-dir", str(tmp_path), "--lake", str(tmp_path / "lake")]) == 2
-    assert "there is no store" in capsys.readouterr().err
+    assert "no store found" in capsys.readouterr().err

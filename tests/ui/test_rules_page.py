@@ -28,7 +28,10 @@ def expressions(app: AppTest) -> list[str]:
 
 def test_every_rule_is_shown_with_its_expression_under_its_group(app: AppTest) -> None:
     on_rules(app)
-    assert [heading.value for heading in app.subheader] == [r"streaming\-life", r"streaming\-progress"]
+    assert [heading.value for heading in app.subheader] == [
+        r"streaming\-availability",
+        r"streaming\-progress",
+    ]
     assert expressions(app)[0] == 'spark_streaming_query_status{status="failed"} == 1'
     assert len(expressions(app)) == 6
     assert "for 10 min · keeps firing 20 min" in texts(app)
