@@ -124,7 +124,7 @@ def _unknown(key: str, what: str, known: tuple[str, ...]) -> str:
 
 def _whole(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise ValueError(f"{text[:40]!r} is not a non-negative integer")
+        raise ValueError(f"{text[:40]!r} is not an integer from 0 to 999999999")
     return int(text)
 
 

@@ -52,7 +52,7 @@ notify_option = click.option(
     help="Routes and receivers: an Alertmanager configuration file.",
 )
 webhook_option = click.option(
-    "--webhook", metavar="URL", help="Without --notify: receives every notification."
+    "--webhook", metavar="URL", help="Send every notification to this URL, if --notify is not given."
 )
 
 roots_option = click.option(
@@ -60,7 +60,7 @@ roots_option = click.option(
     "checkpoint_roots",
     multiple=True,
     metavar="URL",
-    help="The server itself may read checkpoints below this path or URL, where no agent can; may be repeated.",
+    help="Path or URL below which the server reads checkpoints itself if no agent can; may be repeated.",
 )
 
 
@@ -90,7 +90,7 @@ def serve(**options: Any) -> None:
 @roots_option
 @alerting_options
 def up(**options: Any) -> None:
-    """Run server and dashboard with an embedded store. Ctrl-C ends both."""
+    """Run the server and the dashboard in one command. Ctrl-C ends both."""
     settings = settings_of(**_given(options))
     own = settings.checkpoint_roots or (str(settings.data_dir.resolve()),)
     _serve(replace(settings, checkpoint_roots=own), dashboard=True)

@@ -54,8 +54,8 @@ def _continuous(context: QueryContext) -> Verdict | None:
 
 
 def _starting(context: QueryContext) -> Verdict | None:
-    quiet = context.last is not None or context.last_idle_at is not None
-    return None if quiet or context.activity_age > context.busy_after else _no_batch_yet(context)
+    has_reported = context.last is not None or context.last_idle_at is not None
+    return None if has_reported or context.activity_age > context.busy_after else _no_batch_yet(context)
 
 
 def _no_batch_yet(context: QueryContext) -> Verdict:

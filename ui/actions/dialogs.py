@@ -27,13 +27,13 @@ ICONS = {
     "start": ":material/play_circle:",
 }
 MAX_REASON_CHARS = 500
-CHECKPOINT_POLL_SECONDS = 1.0  # seconds
+CHECKPOINT_POLL_SECONDS = 1.0
 REASON = "ask_reason"
 DRAIN = "Let the running batch finish first (drain)"
 DRAIN_HELP = (
-    "The stop waits for the gap between two batches, for at most half of the action's time limit. A query "
-    "without a trigger interval that always has data has hardly any gap. In that case the batch is cancelled, "
-    "and the outcome states it."
+    "The stop waits for the end of the running batch, for at most half of the action's time limit. A query that "
+    "never pauses is stopped right after its next commit. If the limit passes first, the running batch is cancelled "
+    "and runs again; the outcome states it."
 )
 
 

@@ -31,7 +31,7 @@ _UNSET = "0001-01-01T00:00:00Z"
 
 
 def payload(message: Message, max_alerts: int = 0) -> dict[str, Any]:
-    """The JSON payload of a message with at max_alerts `max_alerts` alerts (0: all); `truncatedAlerts` counts the rest."""
+    """The JSON payload of a message with at most `max_alerts` alerts (0: all); `truncatedAlerts` counts the rest."""
     sent = message.alerts[:max_alerts] if max_alerts else message.alerts
     return {
         "receiver": message.receiver,

@@ -352,7 +352,7 @@ def blocks(view: CheckpointView) -> Iterator[Finding]:
         remedy = (
             RESTORE,
             "if the changelogs since an older good snapshot exist: remove the snapshots that name the file",
-            "otherwise a rewind by one batch does not help, because many versions share an SST file",
+            "otherwise: rewind to a batch before the file was written; one batch is not enough, since many versions share an SST file",
         )
         named = [str(fault) for fault in damaged[:MAX_NAMED]]
         yield restart_fails(

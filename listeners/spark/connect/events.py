@@ -290,12 +290,12 @@ class EventStream:
 def failure_of(session: Any, query_id: str, run_id: str) -> tuple[str | None, str | None]:
     """(text, error class) of a run's failure, as far as Spark knows it; (None, None) if it did not fail."""
     try:
-        active_queries = calls.query(session, query_id, run_id, exception=True).exception
+        failure = calls.query(session, query_id, run_id, exception=True).exception
     except RunUnknown as error:
         return f"{error}; how it ended is not known", None
-    if not active_queries.HasField("exception_message"):
+    if not failure.HasField("exception_message"):
         return None, None
-    text = active_queries.exception_message
-    if active_queries.HasField("stack_trace"):
-        text += "\n\nJVM stacktrace:\n" + active_queries.stack_trace
-    return text, active_queries.error_class if active_queries.HasField("error_class") else None
+    text = failure.exception_message
+    if failure.HasField("stack_trace"):
+        text += "\n\nJVM stacktrace:\n" + failure.stack_trace
+    return text, failure.error_class if failure.HasField("error_class") else None

@@ -46,7 +46,7 @@ def test_what_is_absent_or_null_is_none() -> None:
     [
         ("{wait: 5 minutes}", "line 1, column 8: wait: '5 minutes' is not a valid duration"),
         ("{wait: 0s}", "line 1, column 8: wait: must be greater than 0"),
-        ("{count: 1.5}", "line 1, column 9: count: '1.5' is not a non-negative integer"),
+        ("{count: 1.5}", "line 1, column 9: count: '1.5' is not an integer from 0 to 999999999"),
         ("{on: maybe}", "line 1, column 6: on: 'maybe' is neither true nor false"),
         ("{name: [a]}", "line 1, column 8: name: expected a string, not a list"),
         ("{words: a}", "line 1, column 9: words: expected a list, not a string"),
