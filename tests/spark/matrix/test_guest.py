@@ -46,10 +46,10 @@ def test_the_facts_and_the_shape_of_a_query_are_reported(guest: Guest) -> None:
         1.0,
         "append",
     )
-    assert facts["checkpoint"].endswith("checkpoint/told") and facts["checkpointIsTemporary"] is False
+    assert facts["checkpoint"].endswith("checkpoint/reported") and facts["checkpointIsTemporary"] is False
     assert facts["restart"] == "reuse" and facts["sink"]
     assert [source["format"] for source in facts["shape"]["sources"]] == ["json"]
-    guest.driver.do("queries['told'].stop()")
+    guest.driver.do("queries['reported'].stop()")
 
 
 #: What a running stateful query does not report, by version; docs/agent.md has it as a table.
