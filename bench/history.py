@@ -223,7 +223,7 @@ def workers() -> Iterator[Path]:
     for process in ours():
         with contextlib.suppress(OSError):  # ended meanwhile
             command = (process / "cmdline").read_bytes().split(b"\0")
-            if command[1:2] == [b"-m"] and command[2].endswith(b".daemon"):  # the JVM's names it too
+            if command[1:2] == [b"-m"] and command[2].endswith(b"daemon"):  # the JVM's names it too
                 yield process
 
 
@@ -277,7 +277,7 @@ def weighed(spark: Any, folder: Path, lake: Path) -> dict[str, float]:
     figures["worker_peak_of_a_quarter_mb"] = worker_peak_mb(lambda: imported(spark, folder, lake, True))
     figures["worker_peak_mb"] = worker_peak_mb(lambda: imported(spark, folder, lake))
     figures |= lake_bytes(lake)
-    account = compact(Lake.open(str(lake)), time.time(), lambda: spark, today=True, many=2)
+    account = compact(Lake.open(str(lake)), time.time(), lambda: spark, today=True, min_files=2)
     if account.problems:
         raise SystemExit(f"the lake was not tidied: {account.problems[0]}")
     figures |= {f"tidied_{name}": value for name, value in lake_bytes(lake).items()}

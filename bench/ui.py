@@ -96,12 +96,12 @@ class Drivers:
             for place, query in enumerate(queries):
                 agent.start(query, interval=EVERY)
                 offsets = range(HISTORY, 0, -1)
-                agent.post(*[self._report(agent, query, now - age * EVERY) for age in offsets])
+                agent.post(*[self._progress_line(agent, query, now - age * EVERY) for age in offsets])
                 if (place + 7 * int(agent.app[-2:])) % 40 == 0:
                     agent.terminated(query, "java.lang.IllegalStateException: gone\n\tat org.apache.X")
         self._thread.start()
 
-    def _report(self, agent: SimulatedAgent, query: SimulatedQuery, at: float) -> bytes:
+    def _progress_line(self, agent: SimulatedAgent, query: SimulatedQuery, at: float) -> bytes:
         type_, data = agent.progress(query, timestamp=stamp(at - 0.5), batchDuration=300 + query.batch % 70)
         return agent.line(type_, data, at)
 
@@ -109,7 +109,7 @@ class Drivers:
         turn = 0
         while not self._closed.wait(EVERY / AGENTS):
             agent, queries = self._agents[turn % AGENTS], self._queries[turn % AGENTS]
-            agent.post(*[self._report(agent, query, time.time()) for query in queries if query.active])
+            agent.post(*[self._progress_line(agent, query, time.time()) for query in queries if query.active])
             turn += 1
 
     def close(self) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
-#: The package of the agent: `listeners` in a checkout, its installed name elsewhere.
-PACKAGE = __name__.rpartition(".")[0] or "listeners"
+#: The package of the agent. The build rewrites dotted names, so that a wheel has the installed name here.
+PACKAGE = "listeners.packaging".partition(".")[0]
 #: The zip has the same bytes for the same sources: all its files carry this date.
 ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 

@@ -29,7 +29,7 @@ _NAMED = frozenset(("id", "runId", "name", "exception", "errorClass", "errorClas
 def decode_line(line: bytes) -> wire.Event:
     """Decode one line. WireError where it is not a valid event."""
     if len(line) > MAX_INVENTORY_BYTES:
-        raise WireError(f"a line may have at most {MAX_LINE_BYTES} bytes, not {len(line)}")
+        raise WireError(f"a line may have at most {MAX_INVENTORY_BYTES} bytes, not {len(line)}")
     event = wire.decode_event(line)
     if len(line) > MAX_LINE_BYTES and event.type != "inventory":
         raise WireError(f"a line may have at most {MAX_LINE_BYTES} bytes, not {len(line)}")

@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,10 @@ import numpy.typing as npt
 from controlplane.errors import BadRequest
 from controlplane.metrics.samples import MetricSample, Wanted, query_labels
 from controlplane.model import QueryView
-from controlplane.store.baselines import StoredBaseline
 from listeners.protocol.catalogue import BASELINE, BASELINE_PREFIX, Metric
+
+if TYPE_CHECKING:
+    from controlplane.store.baselines import StoredBaseline
 
 #: Metrics by name without prefix, and quantiles by label, in the order of the array's axes.
 FIGURES = {metric.name.removeprefix(BASELINE_PREFIX): metric for metric in BASELINE}
@@ -72,6 +74,8 @@ def from_stored(stored: StoredBaseline) -> Baseline:
 
 def to_stored(baseline: Baseline) -> StoredBaseline:
     """Convert to a row of the store."""
+    from controlplane.store.baselines import StoredBaseline  # here: the rollup job needs no database packages
+
     values = baseline.values.ravel()
     return StoredBaseline(baseline.query_id, baseline.app, baseline.query, baseline.made_at, values)
 

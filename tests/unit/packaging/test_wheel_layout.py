@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -149,6 +150,41 @@ def run_beside_own_packages(installed: Path, directory: Path, *arguments: str) -
     )
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
+
+
+def test_the_installed_agent_packs_itself_as_a_zip(installed: Path, tmp_path: Path) -> None:
+    target = tmp_path / "agent.zip"
+    run_beside_own_packages(installed, tmp_path, "-m", "spark_controlplane.packaging", "--zip", str(target))
+    with zipfile.ZipFile(target) as archive:
+        names = archive.namelist()
+    assert {"sitecustomize.py", "spark_controlplane/attach.py"} <= set(names)
+    assert {name.split("/")[0] for name in names} == {"sitecustomize.py", "spark_controlplane"}
+
+
+def test_an_sdist_carries_what_a_build_needs(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    names = [
+        "alerts",
+        "controlplane",
+        "listeners",
+        "ui",
+        "packaging",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+    ]
+    subprocess.run(["cp", "-r", *names, "MANIFEST.in", str(source)], cwd=ROOT, check=True)
+    code = "import sys; sys.path.insert(0, 'packaging'); import wheel_backend; print(wheel_backend.build_sdist('.'))"
+    subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, check=True)
+    with tarfile.open(next(source.glob("*.tar.gz"))) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {
+        "packaging/wheel_backend.py",
+        "alerts/rules/streaming.yaml.tmpl",
+        "controlplane/health/failures.toml",
+    }
+    assert wanted <= inside and "ui/.streamlit/config.toml" in inside
 
 
 @pytest.mark.parametrize("command", [["--help"], ["demo", "--list", "--json"], ["rules", "check", "--help"]])
