@@ -58,7 +58,7 @@ class Ingest:
             stdout=self._log,
             start_new_session=True,
         )
-        assert eventually(lambda: "taking in from" in self._text(seen), 90), self._text(seen)
+        assert eventually(lambda: "ingesting from" in self._text(seen), 90), self._text(seen)
         done = re.compile(r"^batch \d+: ", re.MULTILINE)
         assert eventually(lambda: len(done.findall(self._text(seen))) >= batches, 90), self._text(seen)
 

@@ -71,7 +71,7 @@ def test_the_lagging_query_is_notified_and_restarted_and_no_row_is_lost_or_repea
 
     screen.page.goto(output["generatorURL"])
     screen.page.get_by_role("heading", name="LagGrowing").wait_for()
-    screen.page.get_by_text("falls behind its source").first.wait_for()
+    screen.page.get_by_text("is falling behind").first.wait_for()
     screen.page.get_by_text("Open query").first.click()
     screen.page.get_by_role("heading", name="clicks_slow").wait_for()
     screen.page.get_by_text("Lagging").first.wait_for()
