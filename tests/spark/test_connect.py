@@ -311,7 +311,7 @@ def test_after_the_connection_was_cut_every_batch_is_reported_once(wire, client,
 def _receiving(spark: Any) -> Any:
     from listeners.spark.connect.session import ENGINE
 
-    return ENGINE._hearings[ENGINE.key(spark)]
+    return ENGINE._streams[ENGINE.key(spark)]
 
 
 def test_a_killed_server_ends_its_queries_and_the_agent_goes_on_with_a_new_session(client, recorder, server):

@@ -102,7 +102,11 @@ def test_each_damaged_file_is_named_and_gives_what_can_be_read(
     for path in others:
         path.write_bytes(b"no gzip at all")
     take()
-    named = [item for item in take.printed if "damaged or missing: its readable events were ingested, the rest is lost" in item]  # type: ignore[attr-defined]
+    named = [
+        item
+        for item in take.printed
+        if "damaged or missing: its readable events were ingested, the rest is lost" in item
+    ]  # type: ignore[attr-defined]
     assert [path.as_uri().rpartition("/")[0] in item for item, path in zip(named, whole, strict=True)]
     kept = [
         json.loads(line)

@@ -57,7 +57,7 @@ def offload(
     sqlite_file = sqlite_path(database)
     if sqlite_file is not None and not sqlite_file.exists():
         raise UsageProblem(f"no store found at {sqlite_file}: give --data-dir or --database-url")
-    from controlplane.pipeline.offload.offload_job import OffloadRequest
+    from controlplane.pipeline.offload import offload_job
     from controlplane.pipeline.runtime.session import close_session, get_session, spark_errors
 
     hot_seconds = settings.store_days * DAY_SECONDS if older_than is None else older_than
@@ -65,9 +65,9 @@ def offload(
     spark = get_session("controlplane history offload", master)
     try:
         with spark_errors("offload failed; committed events stay in the lake, run the command again"):
-            summary = offload(
+            summary = offload_job.offload(
                 spark,
-                OffloadRequest(database, settings.lake, cutoff),
+                offload_job.OffloadRequest(database, settings.lake, cutoff),
                 lambda line: click.echo(line, err=True),
             )
     finally:
