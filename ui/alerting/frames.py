@@ -51,7 +51,7 @@ def summary(alert: Json) -> str:
 
 
 def notified(alert: Json, silences: Mapping[str, Json], now: float) -> str:
-    """Who was notified last and how long ago, or why nobody was. `silences` by id."""
+    """Who was notified last and how long ago, or why no notification was sent. `silences` by id."""
     if last := alert.get("notified"):
         return f"{one_line(last.get('receiver') or 'unknown receiver')}, {ago(last.get('at'), now)}"
     if causes := suppressed_by(alert, silences):

@@ -18,7 +18,7 @@ def gate() -> threading.Event:
 @pytest.fixture
 def queue(gate: threading.Event) -> Iterator[CoalescingQueue]:
     """A queue whose thread is held in a first job until the gate opens."""
-    made, begun = CoalescingQueue("test-lane", 3, 100), threading.Event()
+    made, begun = CoalescingQueue("test-queue", 3, 100), threading.Event()
     made.start()
 
     def first() -> None:

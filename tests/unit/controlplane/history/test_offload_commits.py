@@ -39,7 +39,7 @@ def test_of_two_that_begin_alike_the_longer_counts() -> None:
 
 
 def test_another_stores_commits_and_those_of_alerts_are_not_followed() -> None:
-    reported = Commit(JOB, "s-told-2026-11-20", 0.0, (), (), {"store": "s", "digest": "x"})
+    reported = Commit(JOB, "s-records-2026-11-20", 0.0, (), (), {"store": "s", "digest": "x"})
     assert untils(0, commit(0, 10, store="another"), reported) == []
 
 
