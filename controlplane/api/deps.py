@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Header, Path, Request
+from fastapi import Depends, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
@@ -19,6 +19,7 @@ from controlplane.api import intake
 from controlplane.api.fleet_cache import FleetCache
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest
+from controlplane.query_names import NamedQuery, candidates, matching, whole_id
 from controlplane.runtime.tokens import Token
 from controlplane.store.tables import storable
 from listeners.protocol import wire
@@ -47,8 +48,32 @@ FleetCacheDep = Annotated[FleetCache, Depends(_rows)]
 CallerDep = Annotated[Token, Depends(_caller)]
 
 
-async def _query_id(query_id: Annotated[uuid.UUID, Path(description="Spark's id of the query")]) -> str:
-    return str(query_id)
+NAMES = "Spark's id of the query, a prefix of it, the query's name, or app/name"
+
+
+async def _query_id(plane: ControlPlaneDep, query_id: Annotated[str, Path(description=NAMES)]) -> str:
+    return _named(plane, query_id, "path")
+
+
+async def _queried_id(
+    plane: ControlPlaneDep,
+    query_id: Annotated[str | None, Query(max_length=600, description=NAMES)] = None,
+) -> str | None:
+    return None if query_id is None else _named(plane, query_id, "query")
+
+
+def _named(plane: ControlPlane, text: str, place: str) -> str:
+    """The id of the query that `text` names; 422 if none or several match. A whole id need not be known."""
+    if known := whole_id(text):
+        return known
+    for views in (plane.fleet(), plane.window.views()):
+        found = matching(text, (NamedQuery(view.query_id, view.app, view.name) for view in views))
+        if len(found) == 1:
+            return found[0].query_id
+        if found:
+            break
+    reason = f"matches {candidates(found)}" if found else f"names no query; give {NAMES}"
+    raise RequestValidationError([{"type": "query_id", "loc": (place, "query_id"), "msg": reason}])
 
 
 async def _agent(agent: Annotated[uuid.UUID, Path(description="the agent's id, as in its events")]) -> str:
@@ -60,6 +85,8 @@ async def _action_id(action_id: Annotated[uuid.UUID, Path(description="the actio
 
 
 QueryIdDep = Annotated[str, Depends(_query_id)]
+#: The optional parameter `query_id`; None where it is absent.
+QueriedIdDep = Annotated[str | None, Depends(_queried_id)]
 AgentIdDep = Annotated[str, Depends(_agent)]
 ActionIdDep = Annotated[str, Depends(_action_id)]
 

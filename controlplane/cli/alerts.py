@@ -20,7 +20,7 @@ MAX_SUMMARY = 90  # characters; --json has the whole text
 MIN_PREFIX = 4
 STATES = ("firing", "pending", "resolved")
 query_option = click.option(
-    "--query", metavar="QUERY", help="Only of this query: id, id prefix, name or app/name."
+    "--query", metavar="QUERY", help="Only of this query: as printed, or by id, prefix of one, or name."
 )
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from controlplane.cli.options import client_options, json_option, settings_of
-from controlplane.cli.resolve import resolve
 from controlplane.console.client import ApiClient, click_error, open_client
-from controlplane.console.errors import CallFailed
-from controlplane.console.tables import age, figure, query_name, read_rate, shortened, table
+from controlplane.console.errors import CallFailed, UsageProblem
+from controlplane.console.tables import age, figure, plain, query_name, read_rate, shortened, table
+from controlplane.query_names import NamedQuery, candidates, matching, whole_id
 
 FLEET = ("STATUS", "QUERY", "ID", "BATCH", "LAG", "READ/S", "SINCE", "REASON")
 ACTIONS = ("ID", "STATE", "ACTION", "QUERY", "BY", "AGE", "WHY", "OUTCOME")
@@ -48,7 +48,9 @@ def _fleet_row(q: dict[str, Any], now: float) -> tuple[object, ...]:
 
 
 @click.command()
-@click.option("--query", metavar="QUERY", help="Only of this query: id, id prefix, name or app/name.")
+@click.option(
+    "--query", metavar="QUERY", help="Only of this query: as printed, or by id, prefix of one, or name."
+)
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @json_option
 @client_options
@@ -81,5 +83,17 @@ def ask(client: ApiClient, path: str, **parameters: Any) -> Any:
 
 
 def find_query(client: ApiClient, text: str) -> str:
-    """The id of the query that `text` names."""
-    return resolve(text, ask(client, "/api/v1/queries")["queries"])
+    """The id of the query that `text` names, also of a retired one. UsageProblem if none or several match.
+
+    A whole id need not be listed.
+    """
+    if known := whole_id(text):
+        return known
+    for status in (None, "retired"):
+        listed = ask(client, "/api/v1/queries", status=status)["queries"]
+        found = matching(text, (NamedQuery(str(q["query_id"]), q["app"], q["name"]) for q in listed))
+        if len(found) == 1:
+            return found[0].query_id
+        if found:
+            raise UsageProblem(f"{plain(text)} matches {candidates(found)}; give app/name or the id")
+    raise UsageProblem(f"no query matches {plain(text)}; controlplane queries lists them")

@@ -127,6 +127,18 @@ def test_the_fleet_can_be_narrowed(
     assert fleet(admin, app="nobody") == []
 
 
+def test_a_query_is_named_as_lists_and_labels_print_it(
+    driver: SimulatedAgent, query: SimulatedQuery, admin: httpx.Client
+) -> None:
+    for text in (f"{driver.app}/enrich", f"{driver.app}/{query.query_id[:8]}", query.query_id[:8]):
+        assert admin.get("/api/v1/actions", params={"query_id": text}).status_code == 200
+        assert admin.get("/api/v1/alerts", params={"query_id": text}).status_code == 200
+    assert admin.get(f"/api/v1/queries/{query.query_id[:8]}").json()["query_id"] == query.query_id
+    refused = admin.get("/api/v1/alerts/history", params={"query_id": f"{driver.app}/nothing"})
+    assert refused.status_code == 422
+    assert "names no query" in refused.text
+
+
 def test_the_worst_comes_first_and_the_counts_add_up(driver: SimulatedAgent, admin: httpx.Client) -> None:
     good, bad = SimulatedQuery("aaa"), SimulatedQuery("zzz")
     for query in (good, bad):

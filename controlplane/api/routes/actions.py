@@ -5,7 +5,6 @@ A request returns as soon as the action is stored; its outcome is read by `GET /
 
 from __future__ import annotations
 
-import uuid
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
@@ -17,6 +16,7 @@ from controlplane.api.deps import (
     CallerDep,
     ControlPlaneDep,
     FleetCacheDep,
+    QueriedIdDep,
     QueryIdDep,
     body_of,
     body_schema,
@@ -101,11 +101,11 @@ def _lost(plane: ControlPlane, view: QueryView) -> bool:
 @router.get("/actions", summary="Actions, newest first")
 def list_actions(
     plane: ControlPlaneDep,
-    query_id: Annotated[uuid.UUID | None, Query()] = None,
+    query_id: QueriedIdDep,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> ActionsBody:
     with plane.reading() as conn:
-        found = action_rows.list_actions(conn, str(query_id) if query_id else None, limit)
+        found = action_rows.list_actions(conn, query_id, limit)
     return ActionsBody(actions=[action_body(action) for action in found])
 
 

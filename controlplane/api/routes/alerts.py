@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
@@ -22,7 +21,7 @@ from controlplane.api.alerting_bodies import (
     OneAlertBody,
     PastAlertsBody,
 )
-from controlplane.api.deps import CallerDep, ControlPlaneDep, body_of, body_schema, stretch
+from controlplane.api.deps import CallerDep, ControlPlaneDep, QueriedIdDep, body_of, body_schema, stretch
 from controlplane.api.routes.queries import Labels, Moment
 from controlplane.app import ControlPlane
 
@@ -30,7 +29,6 @@ router = APIRouter(prefix="/api/v1", tags=["alerts"])
 DEFAULT_RANGE = 86400.0  # seconds
 
 Fingerprint = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="of the alert's labels")]
-QueryId = Annotated[uuid.UUID | None, Query(description="Of this query, and of its application as a whole")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 AcknowledgeRequestDep = Annotated[AcknowledgeRequest, Depends(body_of(AcknowledgeRequest))]
 
@@ -38,16 +36,16 @@ AcknowledgeRequestDep = Annotated[AcknowledgeRequest, Depends(body_of(Acknowledg
 @router.get("/alerts", summary="Alerts, firing first")
 def list_alerts(
     plane: ControlPlaneDep,
+    query_id: QueriedIdDep,
     state: Annotated[list[AlertState] | None, Query(description="May be repeated; default: all")] = None,
-    query_id: QueryId = None,
     label: Labels = None,
 ) -> AlertsBody:
-    """Pending, firing, and resolved within the last 15 minutes."""
+    """Pending, firing, and resolved within the last 15 minutes. `query_id`: of this query and of its whole app."""
     now = plane.clock()
     wanted = alerting.matchers_of("label", label or ())
     views = [view for view in plane.alerts.alerts(now) if matches(wanted, view.alert.labels)]
     if query_id is not None:
-        views = _about(plane, views, str(query_id))
+        views = _about(plane, views, query_id)
     return alerting.alerts_body(views, state or (), now)
 
 
@@ -60,14 +58,14 @@ def _about(plane: ControlPlane, views: list[AlertView], query_id: str) -> list[A
 @router.get("/alerts/history", summary="Alerts that fired, newest first")
 def get_alert_history(
     plane: ControlPlaneDep,
+    query_id: QueriedIdDep,
     start: Moment = None,
     end: Moment = None,
-    query_id: Annotated[uuid.UUID | None, Query()] = None,
     limit: Limit = 200,
 ) -> PastAlertsBody:
     """Alerts that fired at any time between `start` and `end`; by default within the last day."""
     since, until = stretch(start, end, plane.clock(), DEFAULT_RANGE)
-    found = plane.alerts.history(since, until, str(query_id) if query_id else None, limit)
+    found = plane.alerts.history(since, until, query_id, limit)
     return PastAlertsBody(alerts=[alerting.alert_body(view) for view in found])
 
 

@@ -49,7 +49,13 @@ class SizeType(click.ParamType):
     help="Start of the report: 30d, or 2026-01-31.",
 )
 @click.option("--until", metavar="WHEN", help="End of the report, in the same form.  [default: now]")
-@click.option("--query", "queries", multiple=True, metavar="NAME|ID", help="Only this query; repeatable.")
+@click.option(
+    "--query",
+    "queries",
+    multiple=True,
+    metavar="NAME|ID",
+    help="Only this query, also as APP/NAME; repeatable.",
+)
 @click.option("--app", help="Only this application.")
 @click.option(
     "--limit-state-rows",

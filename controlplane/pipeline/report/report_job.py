@@ -58,7 +58,11 @@ def _select(rows: DataFrame, at: str, request: ReportRequest, query: str = "quer
     if request.app is not None:
         kept = kept & (f.col("app") == f.lit(request.app))
     if request.queries:
-        kept = kept & (f.col(query).isin(*request.queries) | f.col("query_id").isin(*request.queries))
+        printed = f.concat_ws("/", "app", query)
+        name, query_id = f.col(query), f.col("query_id")
+        kept = kept & (
+            name.isin(*request.queries) | query_id.isin(*request.queries) | printed.isin(*request.queries)
+        )
     return rows.filter(kept)
 
 
