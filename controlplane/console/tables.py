@@ -41,12 +41,14 @@ def age(stamp: str | None, now: float) -> str:
 
 
 def figure(value: float | None) -> str:
-    """A number in short form: 1234567 is `1.2M`."""
+    """A number in short form: 1234567 is `1.2M`; a small one keeps two digits: `0.017`."""
     if value is None:
         return UNKNOWN
     for power, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= power:
             return f"{value / (1e3 if letter == 'k' else power):.1f}{letter}"
+    if 0 < value < 0.1:  # three batches an hour are not none
+        return f"{value:.2g}" if value >= 0.001 else "<0.001"
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
 
 

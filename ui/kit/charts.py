@@ -48,6 +48,7 @@ def rates(frame: pd.DataFrame, window: tuple[float, float], starts: list[float])
     divisor, unit = _scale(frame, names, "rows")
     option = _option(_scaled(frame, {RATE_SERIES[name][0]: name for name in names}, divisor), window, unit)
     option["series"] = [_line(*RATE_SERIES[name], f"{unit} rows/s", area=name == "input") for name in names]
+    option["yAxis"].pop("minInterval", None)  # three rows an hour are a rate too
     # The processing rate excludes waiting time and dwarfs the other two: hidden until selected.
     option["legend"]["selected"] = {RATE_SERIES["processing"][0]: False}
     return _marked(option, starts)

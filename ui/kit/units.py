@@ -115,7 +115,9 @@ def axis(largest: float, kind: str) -> tuple[float, str]:
 
 
 def _digits(value: float) -> str:
-    """At most three digits, no trailing zeros: 1.23, 12.3, 123, 5."""
+    """At most three digits, no trailing zeros: 1.23, 12.3, 123, 5; two digits below 0.1: 0.017."""
+    if 0 < abs(value) < 0.095:
+        return f"{value:.2g}" if abs(value) >= 0.001 else "<0.001" if value > 0 else ">-0.001"
     places = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     text = f"{value:.{places}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

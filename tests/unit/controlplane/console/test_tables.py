@@ -16,7 +16,17 @@ def test_nothing_reaches_the_terminal_that_it_would_obey() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(None, "-"), (0, "0"), (12.34, "12.3"), (12_345, "12.3k"), (1_200_000, "1.2M")]
+    ("value", "expected"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (1e-9, "<0.001"),
+        (1 / 60, "0.017"),
+        (0.0999, "0.1"),
+        (12.34, "12.3"),
+        (12_345, "12.3k"),
+        (1_200_000, "1.2M"),
+    ],
 )
 def test_figures_are_short(value: float | None, expected: str) -> None:
     assert figure(value) == expected
