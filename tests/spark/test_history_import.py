@@ -274,7 +274,8 @@ def test_a_large_plain_log_is_read_in_ranges_and_a_rolling_one_by_its_files(
 def test_spark_2_0_is_imported_too(world: World) -> None:
     shutil.copy(eventlogs.SPARK_2_0, world.logs)
     document = world.go()
-    assert document["events"] == {"idle": 1, "malformed": 1, "progress": 2, "started": 1, "terminated": 1}
+    assert document["events"] == {"idle": 2, "progress": 2, "started": 1, "terminated": 1}
+    assert document["damaged"] == []
     assert [row["batch_id"] for row in world.rows("progress")] == [0, 1]
     assert {row["app"] for row in world.rows("progress")} == {"clicks job"}
 

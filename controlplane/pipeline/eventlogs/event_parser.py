@@ -155,20 +155,20 @@ def _parse_2_0(kind: str, document: Json, status: Json, app_id: str) -> EventLog
     details = _details(status)
     at = _milliseconds(status.get("timestamp"))
     rest = {"status": status}
-    if kind == "progress" and details.get("isDataPresentInTrigger") == "false":
-        return EventLogRecord("idle", query_id, query_id, name, at, rest=rest)
     if kind == "progress":
-        return EventLogRecord(
-            kind, query_id, query_id, name, at, report=_report_2_0(query_id, name, status, details, at)
-        )
+        batch_id = _whole(details.get("triggerId"))
+        # Spark 2.0.0 and 2.0.1 number no batch: their reports only show that the query ran.
+        if batch_id is None or details.get("isDataPresentInTrigger") == "false":
+            return EventLogRecord("idle", query_id, query_id, name, at, rest=rest)
+        report = _report_2_0(query_id, name, batch_id, status, details, at)
+        return EventLogRecord(kind, query_id, query_id, name, at, report=report)
     text = _text(document.get("exception"))
     return EventLogRecord(kind, query_id, query_id, name, at, text, rest=rest)
 
 
-def _report_2_0(query_id: str, name: str | None, status: Json, details: Json, at: float | None) -> Json:
-    batch_id = _whole(details.get("triggerId"))
-    if batch_id is None:
-        raise ValueError("a report of Spark 2.0 has no batch number (triggerDetails.triggerId)")
+def _report_2_0(
+    query_id: str, name: str | None, batch_id: int, status: Json, details: Json, at: float | None
+) -> Json:
     began = _milliseconds(_whole(details.get("timestamp.triggerStart")))
     sources = [_source_2_0(item) for item in status.get("sourceStatuses") or () if isinstance(item, dict)]
     sink = status.get("sinkStatus")

@@ -103,12 +103,18 @@ def test_another_event_is_none_of_ours(document: Any) -> None:
         {"Event": EVENT_CLASS_PREFIX + "StartedEvent", "id": "q"},
         {"Event": EVENT_CLASS_PREFIX + "TerminatedEvent", "runId": "r", "id": 7},
         {"Event": EVENT_CLASS_PREFIX + "ProgressEvent", "queryStatus": {"id": None}},
-        {"Event": EVENT_CLASS_PREFIX + "ProgressEvent", "queryStatus": {"id": 1}},
     ],
 )
 def test_a_malformed_event_is_refused_in_a_sentence(document: Any) -> None:
     with pytest.raises(ValueError, match=r"^[a-z].* (progress|id|number|query id)"):
         parse_event(document)
+
+
+@pytest.mark.parametrize("key", ["queryStatus", "queryInfo"])
+def test_a_report_of_spark_2_0_without_a_batch_number_shows_that_the_query_ran(key: str) -> None:
+    status = {"name": "clicks", "id": 1, "sourceStatuses": [{"offsetDesc": "7"}]}
+    event = parse_event({"Event": EVENT_CLASS_PREFIX + "Progress", key: status}, "app-1")
+    assert event == EventLogRecord("idle", "app-1/1", "app-1/1", "clicks", rest={"status": status})
 
 
 def test_an_idle_event_reports_when() -> None:
@@ -157,7 +163,14 @@ def test_a_row_within_a_row_of_observed_metrics_becomes_an_object() -> None:
 
 def test_spark_2_0_reported_the_same_in_other_text() -> None:
     found = events(eventlogs.SPARK_2_0, "app-20161124150640-0001")
-    assert [event.kind for event in found] == ["started", "progress", "progress", "idle", "terminated"]
+    assert [event.kind for event in found] == [
+        "started",
+        "progress",
+        "progress",
+        "idle",
+        "idle",
+        "terminated",
+    ]
     assert {event.run_id for event in found} == {"app-20161124150640-0001/3"}
     tables = columns([event.report for event in found if event.report])
     first, second = tables["progress"]
@@ -170,9 +183,3 @@ def test_spark_2_0_reported_the_same_in_other_text() -> None:
     assert tables["sources"][1]["end_offset"] == '"[(clicks,0,120)]"'
     assert json.loads(first["extra"])["status"]["triggerDetails"]["latency.optimizer"] == "5"
     assert found[-1].exception == "java.lang.IllegalStateException: no more"
-
-
-def test_a_report_of_spark_2_0_0_has_no_batch_and_is_refused() -> None:
-    line = next(line for line in eventlogs.lines(eventlogs.SPARK_2_0) if b"queryInfo" in line)
-    with pytest.raises(ValueError, match="no batch number"):
-        parse_event(parse_line(line), "app-1")
