@@ -7,6 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from ui.alerting import delivery_banner
 from ui.kit import widgets
 
 ASSETS = Path(__file__).with_name("assets")
@@ -70,4 +71,5 @@ page = st.navigation(
     ],
     position="top",
 )
+delivery_banner.draw()
 page.run()

@@ -20,6 +20,9 @@ from alerts.notify.receivers.base import Receiver
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState
 
+#: Precedes the error in the explanation of a failed delivery.
+DELIVERY_FAILED = "delivery failed: "
+
 
 @dataclass(frozen=True)
 class Muted:
@@ -50,7 +53,7 @@ class NotificationOutcome:
     @property
     def explanation(self) -> str:
         if self.error is not None:
-            return f"{self.decision.explanation}; delivery failed: {self.error}"
+            return f"{self.decision.explanation}; {DELIVERY_FAILED}{self.error}"
         kept = f"; {len(self.muted)} muted" if self.muted else ""
         return self.decision.explanation + kept
 

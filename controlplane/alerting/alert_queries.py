@@ -19,6 +19,8 @@ from alerts.inhibition import Inhibitor
 from alerts.notify.config import Config
 from alerts.silences import Silence, SilenceState
 from alerts.state import Alert, AlertState
+from controlplane.alerting import delivery
+from controlplane.alerting.delivery import DeliveryProblem, ReceiverStatus
 from controlplane.alerting.evaluation import Evaluation
 from controlplane.alerting.notifier import Notifier
 from controlplane.alerting.rulebook import Rulebook
@@ -61,6 +63,14 @@ class AlertQueries:
     def replace(self, book: Rulebook) -> None:
         self._book = book
 
+    def receivers(self) -> tuple[ReceiverStatus, ...]:
+        """Every configured receiver, with its webhooks and failures."""
+        return delivery.receivers(self._book, self._notifier.failures())
+
+    def delivery_problem(self) -> DeliveryProblem | None:
+        """Why notifications reach nobody, or not everybody; None where they are delivered."""
+        return delivery.problem(self._book, self._notifier.failures())
+
     # -- alerts ----------------------------------------------------------------------------------------
 
     def alerts(self, now: float) -> tuple[AlertView, ...]:
@@ -82,6 +92,7 @@ class AlertQueries:
         over = alert.state is AlertState.RESOLVED
         inhibited = () if over else inhibitor.inhibiting(alert.labels)
         routes = routing.matching_routes(self.config.route, alert.labels)
+        names = tuple(dict.fromkeys(route.receiver for route in routes))
         return AlertView(
             alert=alert,
             group=self._evaluation.group_name(item.group),
@@ -89,7 +100,8 @@ class AlertQueries:
             silenced_by=() if over else silences.silenced_by(active, alert.labels, now),
             inhibited_by=tuple(known[name] for name in inhibited if name in known),
             acknowledgement=acknowledgements.find(alert, self._silence_state.acknowledgements),
-            receivers=tuple(dict.fromkeys(route.receiver for route in routes)),
+            receivers=names,
+            deliverable=any(self._book.receivers.get(name) for name in names),
             notified=self._notifier.notified(alert.fingerprint),
         )
 

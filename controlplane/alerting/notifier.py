@@ -20,8 +20,9 @@ from alerts.grouping import Group
 from alerts.inhibition import Inhibitor
 from alerts.notify.dispatch import after_flush, flush_group
 from alerts.notify.reasons import NotificationState
-from alerts.notify.stages import NotificationContext, NotificationOutcome
+from alerts.notify.stages import DELIVERY_FAILED, NotificationContext, NotificationOutcome
 from alerts.state import Alert, AlertState
+from controlplane.alerting.delivery import DeliveryFailure
 from controlplane.alerting.evaluation import Reached, ignore_point
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.alerting.silence_state import SilenceStates
@@ -67,6 +68,7 @@ class Notifier:
         self._workers: set[threading.Thread] = set()
         self._last_entries: dict[GroupName, str] = {}
         self._newest: OrderedDict[str, NotificationLogEntry] = OrderedDict()
+        self._failures: dict[str, DeliveryFailure] = {}
         self._thread: threading.Thread | None = None
         #: Totals since the start of this process.
         self.sent = self.failed = 0
@@ -82,12 +84,14 @@ class Notifier:
             self._states, self._alerts = dict(states), _in_order(alerts)
             self._seed()
             for note in reversed(list(notes)):
+                self._track_failure(note)
                 self._remember(note)
 
     def replace(self, book: Rulebook) -> None:
-        """Replace routes and receivers; notification states stay."""
+        """Replace routes and receivers; notification states stay, failures of the former receivers do not."""
         with self._lock:
             self._book = book
+            self._failures.clear()
             self._seed()
         self._wake.set()
 
@@ -231,6 +235,7 @@ class Notifier:
         with self._lock:
             state = self._new_state(outcome)
             self._count(note)
+            self._track_failure(note)
             if not self._is_news(note) and state is None:
                 return
             self._remember(note)
@@ -261,6 +266,14 @@ class Notifier:
     def _count(self, note: NotificationLogEntry) -> None:
         self.sent += note.outcome is DeliveryOutcome.SENT
         self.failed += note.outcome is DeliveryOutcome.FAILED
+
+    def _track_failure(self, note: NotificationLogEntry) -> None:
+        if note.outcome is DeliveryOutcome.FAILED:
+            first = self._failures.get(note.receiver)
+            error = note.reason.rpartition(DELIVERY_FAILED)[2]
+            self._failures[note.receiver] = DeliveryFailure(first.since if first else note.at, error)
+        elif note.outcome is DeliveryOutcome.SENT:
+            self._failures.pop(note.receiver, None)
 
     def _set_state(self, name: GroupName, state: NotificationState | None) -> None:
         if state is not None and state.firing:
@@ -315,6 +328,11 @@ class Notifier:
     def inhibitor(self) -> Inhibitor:
         """Inhibitor of the current alerts. Building one costs as much as querying it for all of them."""
         return self._inhibitor
+
+    def failures(self) -> dict[str, DeliveryFailure]:
+        """The receivers whose last delivery failed, by name in the notification log."""
+        with self._lock:
+            return dict(self._failures)
 
     def notified(self, fingerprint: str) -> NotificationLogEntry | None:
         """The newest notification of an alert."""

@@ -26,12 +26,13 @@ DEFAULT_INTERVAL_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class Rulebook:
-    """Rule groups, notification configuration, and receivers by configured name."""
+    """Rule groups, notification configuration, and receivers by configured name. `notify`: the configuration's file."""
 
     groups: tuple[RuleGroup, ...]
     config: routing.Config
     receivers: Mapping[str, tuple[Receiver, ...]]
     interval: float = DEFAULT_INTERVAL_SECONDS
+    notify: Path | None = None
 
 
 def load(settings: Settings) -> Rulebook:
@@ -43,7 +44,8 @@ def load(settings: Settings) -> Rulebook:
     receivers = _receivers(config, mistakes) if config is not None else {}
     if mistakes or config is None:
         raise SettingsError("\n".join(mistakes), detail={"mistakes": mistakes})
-    return Rulebook(groups, config, receivers, DEFAULT_INTERVAL_SECONDS * min(1.0, settings.rules_scale))
+    interval = DEFAULT_INTERVAL_SECONDS * min(1.0, settings.rules_scale)
+    return Rulebook(groups, config, receivers, interval, settings.notify)
 
 
 def rule_files(settings: Settings, mistakes: list[str]) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ class AlertView:
     """An alert with its context. `group`: name of its rule group.
 
     `reason`: why it is in its state. `inhibited_by`: the alerts that inhibit it. `notified`: the newest
-    notification of it.
+    notification of it. `deliverable`: whether one of its receivers has a webhook.
     """
 
     alert: Alert
@@ -28,6 +28,7 @@ class AlertView:
     inhibited_by: tuple[Alert, ...] = ()
     acknowledgement: Acknowledgement | None = None
     receivers: tuple[str, ...] = ()
+    deliverable: bool = True
     notified: NotificationLogEntry | None = None
 
     @property

@@ -60,6 +60,7 @@ ACCESS: dict[tuple[str, str], frozenset[Role]] = {
     ("GET", "/api/v1/alerts/{fingerprint}"): VIEWERS,
     ("POST", "/api/v1/alerts/{fingerprint}/acknowledge"): OPERATORS,
     ("GET", "/api/v1/notifications"): VIEWERS,
+    ("GET", "/api/v1/receivers"): VIEWERS,
     ("GET", "/api/v1/silences"): VIEWERS,
     ("POST", "/api/v1/silences"): OPERATORS,
     ("DELETE", "/api/v1/silences/{silence_id}"): OPERATORS,

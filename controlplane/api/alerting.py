@@ -17,18 +17,23 @@ from alerts.rules.model import RuleGroup
 from alerts.silences import Silence, SilenceState
 from alerts.state import Alert, AlertState
 from alerts.yaml.tree import DocumentError
+from controlplane.alerting.delivery import DeliveryFailure, DeliveryProblem, ReceiverStatus
 from controlplane.alerting.views import AlertView, GroupView, RuleView
 from controlplane.api.alerting_bodies import (
     AcknowledgedBody,
     AlertBody,
     AlertCountsBody,
     AlertsBody,
+    DeliveryProblemBody,
     EpisodeBody,
     InhibitorBody,
+    IntegrationBody,
     MatcherBody,
     NoteBody,
     NotifiedBody,
     ProblemBody,
+    ReceiverBody,
+    ReceiversBody,
     ReplayBody,
     RuleBody,
     RuleGroupBody,
@@ -75,6 +80,7 @@ def alert_body(view: AlertView) -> AlertBody:
         inhibited_by=[InhibitorBody(fingerprint=a.fingerprint, name=name_of(a)) for a in view.inhibited_by],
         acknowledged=_acknowledged(view.acknowledgement),
         receivers=list(view.receivers),
+        deliverable=view.deliverable,
         notified=_notified(view.notified),
     )
 
@@ -127,6 +133,21 @@ def is_about(alert: Alert, query_id: str, app: str | None) -> bool:
     """Whether an alert concerns a query: it has the query's label, or no query label and the query's app."""
     named = alert.labels.get("query_id")
     return named == query_id if named else app is not None and alert.labels.get("app") == app
+
+
+def receivers_body(found: Iterable[ReceiverStatus], problem: DeliveryProblem | None) -> ReceiversBody:
+    wrong = DeliveryProblemBody(summary=problem.summary, remedy=problem.remedy) if problem else None
+    return ReceiversBody(problem=wrong, receivers=[_receiver(receiver) for receiver in found])
+
+
+def _receiver(found: ReceiverStatus) -> ReceiverBody:
+    integrations = [_integration(item.name, item.failure) for item in found.integrations]
+    return ReceiverBody(name=found.name, routed=found.routed, integrations=integrations)
+
+
+def _integration(name: str, failure: DeliveryFailure | None) -> IntegrationBody:
+    since, error = (failure.since, failure.error) if failure else (None, None)
+    return IntegrationBody(name=name, failing_since=stamp(since), error=error)
 
 
 def note_body(note: NotificationLogEntry) -> NoteBody:

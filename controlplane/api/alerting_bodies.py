@@ -68,7 +68,10 @@ class NotifiedBody(Body):
 
 
 class AlertBody(Body):
-    """An alert. `silenced_by`: ids of silences; `inhibited_by`: the alerts that inhibit it."""
+    """An alert. `silenced_by`: ids of silences; `inhibited_by`: the alerts that inhibit it.
+
+    `deliverable`: whether one of its receivers has a webhook.
+    """
 
     fingerprint: str
     name: str
@@ -90,6 +93,7 @@ class AlertBody(Body):
     inhibited_by: list[InhibitorBody]
     acknowledged: AcknowledgedBody | None
     receivers: list[str]
+    deliverable: bool
     notified: NotifiedBody | None
 
 
@@ -133,6 +137,36 @@ class NotesBody(Body):
     """Notifications, newest first."""
 
     notifications: list[NoteBody]
+
+
+class IntegrationBody(Body):
+    """A webhook of a receiver. `failing_since` and `error`: set while its last delivery failed."""
+
+    name: str
+    failing_since: Stamp
+    error: str | None
+
+
+class ReceiverBody(Body):
+    """A receiver. `routed`: a route leads to it. Without integrations it delivers nothing."""
+
+    name: str
+    routed: bool
+    integrations: list[IntegrationBody]
+
+
+class DeliveryProblemBody(Body):
+    """Why notifications are not delivered, and how to change it."""
+
+    summary: str
+    remedy: str
+
+
+class ReceiversBody(Body):
+    """The configured receivers. `problem`: null where notifications are delivered."""
+
+    problem: DeliveryProblemBody | None
+    receivers: list[ReceiverBody]
 
 
 class OneAlertBody(Body):

@@ -48,6 +48,8 @@ def alerts(
     query_id = find_query(client, query) if query else None
     answer = ask(client, "/api/v1/alerts", state=state, query_id=query_id, label=label)
     click.echo(json.dumps(answer, indent=2) if as_json else _listed(answer["alerts"], time.time()))
+    if problem := None if as_json else ask(client, "/api/v1/receivers")["problem"]:
+        click.echo(f"{plain(problem['summary'])}. {plain(problem['remedy'])}", err=True)
 
 
 @alerts.command()

@@ -133,6 +133,8 @@ def _serve(settings: Settings, dashboard: bool = False) -> None:
         click.echo(f"server     {url}  (data in {settings.data_dir})")
         if settings.external_url:
             click.echo(f"           {settings.external_url}  (external URL)")
+        if problem := plane.alerts.delivery_problem():
+            click.echo(f"alerts     {problem.summary}. {problem.remedy}")
         sys.stdout.flush()
         tune_garbage_collector()
         server.run(sockets=[listener])

@@ -23,6 +23,7 @@ from controlplane.runtime.java import java_environment
 SERVER_READY_SECONDS = 60.0
 #: Time for the children to end by themselves; the agents deliver their last events in it.
 GRACE_SECONDS = 12.0
+NOBODY_NOTIFIED = "demo: nobody is notified of alerts; --webhook URL sends every notification to that URL"
 
 
 def run(options: Options, say: Say) -> int:
@@ -38,6 +39,8 @@ def run(options: Options, say: Say) -> int:
         children: list[processes.Child] = []
         stack.callback(stop_children, children, interrupts, say)
         say(f"demo: server on {options.url}, dashboard on {options.ui_url}, logs in {options.logs}")
+        if options.webhook is None:
+            say(NOBODY_NOTIFIED)
         environ = launch.environment(options)
         children.append(launch.server(options, environ))
         if not await_server(options, children[0], interrupts):

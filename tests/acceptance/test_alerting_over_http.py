@@ -167,6 +167,11 @@ def test_an_alert_comes_with_its_notifications(admin: httpx.Client, failed: Simu
     note = next(note for note in reported() if note["receiver"].startswith("pager"))
     assert note["outcome"] == "failed"
     assert "hunter2" not in note["reason"]
+    receivers = admin.get("/api/v1/receivers").json()
+    assert receivers["problem"]["summary"].startswith("The last delivery to pager/webhook[0] failed: ")
+    assert "hunter2" not in str(receivers)
+    pager = next(receiver for receiver in receivers["receivers"] if receiver["name"] == "pager")
+    assert pager["routed"] and pager["integrations"][0]["failing_since"]
     assert fingerprint in note["fingerprints"]
     assert note["alerts"] == len(note["fingerprints"])
     listed = admin.get("/api/v1/notifications", params={"fingerprint": fingerprint, "limit": 1}).json()

@@ -40,6 +40,7 @@ class FakeAlerting:
             note(now, at=rfc3339(now - 125), outcome="failed", reason="the webhook answered 502"),
         ]
         self.posted: list[Json] = []
+        self.delivery_problem: Json | None = None
 
     def listed(self, now: float) -> Json:
         rank = {"firing": 0, "pending": 1, "resolved": 2}
@@ -118,6 +119,9 @@ class FakeAlerting:
         firing = [item for item in self.alerts if item["state"] == "firing"]
         return [item for item in firing if all(_passes(matcher, item["labels"]) for matcher in matchers)]
 
+    def receivers(self) -> Json:
+        return {"problem": self.delivery_problem, "receivers": []}
+
     def rules(self, now: float) -> Json:
         return {"as_of": rfc3339(now), "groups": self.groups}
 
@@ -193,6 +197,8 @@ def _route(
             return 200, fake.rules(now)
         case "GET", ["api", "v1", "notifications"]:
             return 200, {"notifications": fake.notes}
+        case "GET", ["api", "v1", "receivers"]:
+            return 200, fake.receivers()
         case "GET", ["alertmanager", "api", "v2", "alerts"]:
             return 200, fake.covered(params.get("filter", []))
     return None
@@ -247,3 +253,6 @@ class AlertingAnswers:
 
     def notifications(self, limit: int = 500) -> Json:
         return self._or_error({"notifications": self.world.alerting.notes})
+
+    def receivers(self) -> Json:
+        return self._or_error(self.world.alerting.receivers())

@@ -11,6 +11,7 @@ from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from ui.kit import cached_reads, time_range
 from ui.kit.client import ServerNotFound, ServerRefused, ServerUnreachable, TokenRefused
+from ui.kit.markup import plain
 from ui.kit.widgets import chosen_id
 
 RUNNING = factories.query_id(4)
@@ -39,6 +40,20 @@ def test_fleet_lists_every_query_worst_first(app: AppTest, world: World) -> None
     assert table["status"].iloc[0] == ["Failed"]
     assert app.button(key="tile_running").label == ":green[**24**] Running"
     assert app.button(key="tile_finished").label == ":gray[**0**] Finished"
+
+
+@pytest.mark.parametrize("page", ["fleet", "alerts", "actions"])
+def test_every_page_has_a_banner_while_nobody_is_notified(app: AppTest, world: World, page: str) -> None:
+    app.run()
+    assert not app.error
+    world.alerting.delivery_problem = {
+        "summary": "Nobody is notified of alerts: the receiver default has no webhook",
+        "remedy": "Start the server with --webhook URL.",
+    }
+    cached_reads.clear()
+    app.switch_page(f"app_pages/{page}.py").run()
+    assert [error.value for error in app.error] == [plain(world.alerting.delivery_problem["summary"])]
+    assert "Start the server with --webhook URL." in texts(app)
 
 
 def test_fleet_filters_come_from_the_address(app: AppTest) -> None:

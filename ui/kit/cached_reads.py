@@ -187,6 +187,11 @@ def notifications(count_only: bool = False) -> CachedRead:
     return _read_long("notifications") if count_only else _read("notifications")
 
 
+def receivers() -> CachedRead:
+    """The receivers of notifications, and the problem where they do not deliver."""
+    return _read("receivers")
+
+
 def role() -> str | None:
     """The role of this page's token; None if unknown."""
     body = _read("whoami").body

@@ -180,6 +180,10 @@ class ServerClient:
         """The newest notifications, sent and suppressed."""
         return self._get("/api/v1/notifications", {"limit": str(limit)})
 
+    def receivers(self) -> dict[str, Any]:
+        """The receivers of notifications, and the problem where they do not deliver."""
+        return self._get("/api/v1/receivers")
+
     def act(self, query_id: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
         """Request an action. The server carries out requests with the same key only once."""
         headers = {"Idempotency-Key": idempotency_key}

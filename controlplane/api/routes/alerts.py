@@ -20,6 +20,7 @@ from controlplane.api.alerting_bodies import (
     NotesBody,
     OneAlertBody,
     PastAlertsBody,
+    ReceiversBody,
 )
 from controlplane.api.deps import CallerDep, ControlPlaneDep, QueriedIdDep, body_of, body_schema, stretch
 from controlplane.api.routes.queries import Labels, Moment
@@ -100,3 +101,8 @@ def list_notifications(
 ) -> NotesBody:
     notes = plane.alerts.notes(limit, fingerprint)
     return NotesBody(notifications=[alerting.note_body(note) for note in notes])
+
+
+@router.get("/receivers", summary="Receivers of notifications, and whether they deliver")
+def list_receivers(plane: ControlPlaneDep) -> ReceiversBody:
+    return alerting.receivers_body(plane.alerts.receivers(), plane.alerts.delivery_problem())

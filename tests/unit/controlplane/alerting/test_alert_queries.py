@@ -14,7 +14,7 @@ from controlplane.alerting.alert_queries import worse_severity
 from controlplane.alerting.views import AlertView
 from controlplane.errors import BadRequest, Conflict, NotFound
 from controlplane.store.tables import audit
-from tests.unit.controlplane.alerting.conftest import AlertingServices
+from tests.unit.controlplane.alerting.conftest import ROUTES, AlertingServices
 
 
 def silence(
@@ -49,6 +49,17 @@ def test_an_alert_shows_who_is_reported_and_what_inhibits_it(services: AlertingS
     assert [item.rule for item in found["Slow"].inhibited_by] == ["Down"]
     assert (found["Slow"].muted, found["Down"].muted) == (True, False)
     assert found["Down"].group == "one"
+
+
+def test_an_alert_is_deliverable_where_its_receiver_has_a_webhook(services: AlertingServices) -> None:
+    assert not fire(services, "up")["Down"].deliverable
+    hooks = {"webhook_configs": [{"url": "http://127.0.0.1:1/hook"}]}
+    (services.folder / "notify.yaml").write_text(
+        ROUTES.replace("{name: team}", str({"name": "team", **hooks}))
+    )
+    services.service.reload()
+    assert seen(services)["Down"].deliverable
+    assert services.queries.delivery_problem() is None
 
 
 def test_a_resolved_alert_is_muted_by_nothing(services: AlertingServices) -> None:

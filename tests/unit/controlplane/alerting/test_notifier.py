@@ -15,6 +15,7 @@ from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.recorder import Recorder
 from alerts.silences import Silence
 from alerts.state import Alert
+from controlplane.alerting.delivery import DeliveryFailure
 from controlplane.alerting.notifier import GroupName, Notifier
 from controlplane.alerting.silence_state import SilenceStates
 from controlplane.records import DeliveryOutcome, NotificationLogEntry
@@ -132,6 +133,28 @@ def test_a_receiver_with_a_mistake_keeps_nobody_else_untold_and_is_tried_ever_mo
     assert broken.tried == 4  # after 5, 10 and 20 seconds
     failed = [note for note in team.store.notes if note.outcome is DeliveryOutcome.FAILED]
     assert ["RuntimeError: no such thing" in note.reason for note in failed] == [True]
+
+
+def test_a_failure_counts_from_its_first_delivery_until_one_succeeds() -> None:
+    hook = Recorder("hook", failures=[refusal("refused"), refusal("timed out")])
+    team = Team(hook)
+    team.take(lag())
+    team.look(WAIT)
+    began = team.clock.now
+    assert team.notifier.failures() == {"hook": DeliveryFailure(began, "refused")}
+    assert team.again(lag()).notifier.failures() == team.notifier.failures()  # after a restart of the server
+    team.look(60)
+    assert team.notifier.failures() == {"hook": DeliveryFailure(began, "timed out")}
+    team.look(60)
+    assert (len(hook.messages), team.notifier.failures()) == (1, {})
+
+
+def test_a_reload_forgets_failures_of_the_former_receivers() -> None:
+    team = Team(Recorder("hook", failures=[refusal("refused")]))
+    team.take(lag())
+    team.look(WAIT)
+    team.notifier.replace(team.book)
+    assert team.notifier.failures() == {}
 
 
 def test_a_note_of_nothing_new_is_not_repeated_for_another_number() -> None:

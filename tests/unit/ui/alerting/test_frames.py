@@ -30,6 +30,11 @@ def test_unknown_values_of_an_alert_are_missing_and_not_zero() -> None:
     assert (row["alert"], row["notified"]) == ("unnamed alert", "Not notified: no receiver is configured.")
 
 
+def test_an_alert_whose_receiver_has_no_webhook_is_not_announced_as_pending() -> None:
+    row = frames.alerts([factories.alert(notified=None, deliverable=False)], {}, NOW).iloc[0]
+    assert row["notified"] == "Not notified: on-call has no webhook."
+
+
 def test_a_suppressed_alert_names_the_silence_its_creator_and_the_inhibiting_alert() -> None:
     silence = factories.silence(1)
     suppressed = factories.alert(

@@ -37,6 +37,12 @@ def test_an_answer_without_a_list_of_alerts_is_an_error() -> None:
         client(200, "surprise", []).covered(['a="b"'])
 
 
+def test_receivers_are_read_with_their_problem() -> None:
+    requests: list[httpx.Request] = []
+    assert client(200, {"problem": None}, requests).receivers() == {"problem": None}
+    assert requests[0].url.path == "/api/v1/receivers"
+
+
 def test_fingerprints_and_ids_cannot_leave_their_path() -> None:
     requests: list[httpx.Request] = []
     tricky = client(200, {}, requests)
