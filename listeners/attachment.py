@@ -17,6 +17,7 @@ from typing import Any, Callable
 from listeners import environment
 from listeners.agent import LINGER_SECONDS, AgentThreads, Identity, spool_limit, spool_root
 from listeners.checkpoints import inventories
+from listeners.checkpoints.hadoop import HadoopFileSystem
 from listeners.commands.executor import Executor
 from listeners.delivery.inbox import Inbox
 from listeners.delivery.landing import LINGER_SECONDS as LANDING_LINGER_SECONDS
@@ -91,7 +92,7 @@ class Attachment:
         )
         asking = preflight.checked_mode(os.environ.get("CONTROLPLANE_PREFLIGHT"))
         self._preflight = (
-            preflight.Preflight(identity.app.name, transport.preflight, self._redact)
+            preflight.Preflight(identity.app.name, transport.preflight, HadoopFileSystem, self._redact)
             if asking == "block"
             else None
         )

@@ -183,7 +183,7 @@ class CheckpointService:
         with self._reading() as conn:
             if shape_rows.of_run(conn, whose.run_id) is not None:
                 return
-            before = shape_rows.previous(conn, whose)
+            before = shape_rows.baseline(conn, whose)
         comparison = self._comparison(before, shape)
         self._writer.write(lambda conn: shape_rows.put(conn, whose, shape, comparison))
         if comparison is not None and comparison["verdict"] == "not_allowed":
@@ -205,12 +205,12 @@ class CheckpointService:
         }
 
     def preflight(self, whose: ShapeOwner, shape: dict[str, Any], bound: bool) -> dict[str, Any]:
-        """Compare the shape of a query about to start with that of its last run; `unknown` where there was none.
+        """Compare the shape of a query about to start with the baseline; `unknown` where there is none.
 
         `bound`: the caller's token is bound to its own app.
         """
         with self._reading() as conn:
-            before = shape_rows.previous(conn, replace(whose, checkpoint=normalized_path(whose.checkpoint)))
+            before = shape_rows.baseline(conn, replace(whose, checkpoint=normalized_path(whose.checkpoint)))
         if before is None or (bound and before["app"] != whose.app):
             return {"verdict": UNKNOWN, "effect": UNKNOWN, "findings": [], "against": None}
         return {

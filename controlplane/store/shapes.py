@@ -1,4 +1,8 @@
-"""Query shapes of runs and their comparisons with the previous run: plain functions on a connection."""
+"""Query shapes of runs and their comparisons with the baseline: plain functions on a connection.
+
+The baseline is the shape of the newest run that committed a batch on the checkpoint: a run that failed before
+left nothing that a later run must fit.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane.store.tables import shapes
+from controlplane.store.tables import runs, shapes
 
 #: Shapes stored per query.
 MAX_SHAPES = 20
@@ -49,11 +53,11 @@ def put(
 
 
 def _delete_old(connection: Connection, query_id: str) -> None:
+    """Delete all but the newest MAX_SHAPES and the baseline, which failed starts must not displace."""
     own = shapes.c.query_id == query_id
-    newest = (
-        sa.select(shapes.c.key).where(own).order_by(shapes.c.at.desc(), shapes.c.key.desc()).limit(MAX_SHAPES)
-    )
-    keys = list(connection.execute(newest).scalars())
+    newest = _latest(sa.select(shapes.c.key).where(own)).limit(MAX_SHAPES)
+    baseline = _latest(sa.select(shapes.c.key).where(own, _committed())).limit(1)
+    keys = [*connection.execute(newest).scalars(), *connection.execute(baseline).scalars()]
     connection.execute(sa.delete(shapes).where(own, shapes.c.key.not_in(keys)))
 
 
@@ -63,23 +67,32 @@ def of_run(connection: Connection, run_id: str) -> dict[str, Any] | None:
 
 
 def newest(connection: Connection, query_id: str) -> dict[str, Any] | None:
-    """The row of the newest run owner shape was reported."""
+    """The row of the newest run whose shape was reported."""
     return _first(connection, _latest(sa.select(shapes).where(shapes.c.query_id == query_id)))
 
 
-def previous(connection: Connection, owner: ShapeOwner) -> dict[str, Any] | None:
-    """The shape to compare a new run's with: of its query, else of its checkpoint, else of its app and name.
+def baseline(connection: Connection, owner: ShapeOwner) -> dict[str, Any] | None:
+    """The shape to compare a new run's with: of the newest run that committed a batch on its checkpoint; or None.
 
-    A query that is not known yet has the `query_id` "".
+    A checkpoint is identified by its query id. Where that is not known (`query_id` ""): of the app's newest such run
+    with this checkpoint path, or, without a path, with this name.
     """
-    earlier = sa.select(shapes).where(shapes.c.run_id != owner.run_id, shapes.c.at <= owner.at)
-    conditions = [shapes.c.query_id == owner.query_id]
-    if owner.checkpoint:
-        conditions.append((shapes.c.checkpoint == owner.checkpoint) & (shapes.c.app == owner.app))
+    if owner.query_id:
+        same = shapes.c.query_id == owner.query_id
+    elif owner.checkpoint:
+        same = (shapes.c.checkpoint == owner.checkpoint) & (shapes.c.app == owner.app)
     elif owner.name:
-        conditions.append((shapes.c.app == owner.app) & (shapes.c.name == owner.name))
-    found = (_first(connection, _latest(earlier.where(condition))) for condition in conditions)
-    return next((row for row in found if row is not None), None)
+        same = (shapes.c.app == owner.app) & (shapes.c.name == owner.name)
+    else:
+        return None
+    earlier = sa.select(shapes).where(shapes.c.run_id != owner.run_id, shapes.c.at <= owner.at)
+    return _first(connection, _latest(earlier.where(same, _committed())))
+
+
+def _committed() -> sa.ColumnElement[bool]:
+    """Whether the shape's run committed a batch. A run that retention has deleted is taken for one that did."""
+    run = sa.select(runs.c.key).where(runs.c.run_id == shapes.c.run_id)
+    return sa.exists(run.where(runs.c.last_batch_id.is_not(None))) | ~sa.exists(run)
 
 
 def delete_queries(connection: Connection, query_ids: Iterable[str]) -> None:

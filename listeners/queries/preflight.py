@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Callable
+from typing import Any, Callable, Protocol
 
-from listeners.protocol.errors import AgentError
+from listeners.protocol.errors import AgentError, FilesError
 from listeners.spark.engine import Start
 from listeners.spark.guard import StartRefused
 from listeners.spark.planned import Planned, planned_shape
@@ -23,9 +24,23 @@ MODES = ("report", "block", "off")
 TIMEOUT_SECONDS = 5.0
 MAX_FINDINGS = 5
 MAX_CHARS = 600
+#: Stands for the query id of a start that continues no checkpoint.
+NEW_QUERY = ""
 
 #: `ask(body, seconds)` posts to `/api/v1/preflight` and returns the answer's JSON.
 Ask = Callable[[Mapping[str, Any], float], Any]
+
+
+class CheckpointFiles(Protocol):
+    """The part of `listeners.checkpoints.hadoop.DirectoryReader` that preflight uses."""
+
+    def list_folder(self, folder: str, limit: int) -> tuple[list[Any], bool]: ...
+
+    def read(self, path: str) -> bytes: ...
+
+
+#: `open_files(session, location)` opens a checkpoint for reading.
+OpenFiles = Callable[[Any, str], CheckpointFiles]
 
 
 class QueryNotStarted(StartRefused, AgentError):
@@ -39,9 +54,15 @@ class Preflight:
     """The check before each start of a driver in `block` mode."""
 
     def __init__(
-        self, app: str, ask: Ask, redact: Callable[[str], str] | None = None, seconds: float = TIMEOUT_SECONDS
+        self,
+        app: str,
+        ask: Ask,
+        open_files: OpenFiles,
+        redact: Callable[[str], str] | None = None,
+        seconds: float = TIMEOUT_SECONDS,
     ):
         self._app, self._ask, self._redact, self._seconds = app, ask, redact, seconds
+        self._open_files = open_files
 
     def before_start(self, start: Start, name: str | None) -> None:
         """Raise QueryNotStarted if the query would not restart.
@@ -67,9 +88,12 @@ class Preflight:
     def _request(self, start: Start, name: str | None, answers: list[Any]) -> None:
         began = time.monotonic()
         try:
-            body = request_body(
-                self._app, Planned(start.writer, start.method, start.args, start.kwargs), name, self._redact
-            )
+            planned = Planned(start.writer, start.method, start.args, start.kwargs)
+            query_id = query_id_at(start.session, planned.checkpoint(), self._open_files)
+            if query_id == NEW_QUERY:
+                answers.append(None)
+                return
+            body = request_body(self._app, planned, name, query_id, self._redact)
             left = self._seconds - (time.monotonic() - began)
             if left > 0:
                 answers.append(self._ask(body, left))
@@ -77,15 +101,45 @@ class Preflight:
             answers.append(error)
 
 
+def query_id_at(session: Any, checkpoint: str | None, open_files: OpenFiles) -> str | None:
+    """The query id of this checkpoint location, NEW_QUERY if the start begins at batch 0, None if unknown."""
+    if checkpoint is None:  # Spark creates a temporary one
+        return NEW_QUERY
+    try:
+        files = open_files(session, checkpoint)
+        return _id_in_metadata(files) or (None if _has_batches(files) else NEW_QUERY)
+    except (FilesError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _id_in_metadata(files: CheckpointFiles) -> str | None:
+    try:
+        return str(json.loads(files.read("metadata"))["id"])
+    except FilesError as error:
+        if error.gone:
+            return None
+        raise
+
+
+def _has_batches(files: CheckpointFiles) -> bool:
+    """Spark 3 continues a log without `metadata`, under a new query id."""
+    try:
+        return bool(files.list_folder("offsets", 1)[0])
+    except FilesError as error:
+        if error.gone:
+            return False
+        raise
+
+
 def request_body(
-    app: str, planned: Planned, name: str | None, redact: Callable[[str], str] | None
+    app: str, planned: Planned, name: str | None, query_id: str | None, redact: Callable[[str], str] | None
 ) -> dict[str, Any]:
-    """The body of `POST /api/v1/preflight`; the server finds the last run by name or checkpoint."""
+    """The body of `POST /api/v1/preflight`; without a query id the server goes by checkpoint path or name."""
     shape = planned_shape(planned, redact)
     return {
         "app": app,
         "name": name or shape["name"],
-        "query_id": None,
+        "query_id": query_id,
         "checkpoint": planned.checkpoint(),
         "shape": shape,
     }

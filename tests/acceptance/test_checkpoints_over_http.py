@@ -290,6 +290,7 @@ def test_a_changed_shape_is_compared_with_the_run_before(
     began(SHAPE)
     first = query.run_id
     assert eventually(lambda: shape_of(first))["verdict"] == "unknown"
+    agent.send(agent.progress(query, 1))
     agent.terminated(query)
     query.run_id = str(uuid.uuid4())
     changed = {

@@ -85,11 +85,44 @@ def test_a_shape_is_kept_once_a_run_and_found_by_query_place_or_name(harness: St
     assert harness.read(shapes.newest, "q1")["comparison"] == {"verdict": "allowed"}
     assert harness.read(shapes.of_run, "r1")["shape"] == shape
     unknown = replace(WHOSE, run_id="r9", query_id="", at=300.0)
-    assert harness.read(shapes.previous, replace(later, at=200.0))["run_id"] == "r1"
-    assert harness.read(shapes.previous, unknown)["run_id"] == "r2"
-    assert harness.read(shapes.previous, replace(unknown, checkpoint=None))["run_id"] == "r2"
-    assert harness.read(shapes.previous, replace(unknown, checkpoint="/lake/new")) is None
-    assert harness.read(shapes.previous, replace(unknown, app="other", checkpoint=None)) is None
+    assert harness.read(shapes.baseline, replace(later, at=200.0))["run_id"] == "r1"
+    assert harness.read(shapes.baseline, unknown)["run_id"] == "r2"
+    assert harness.read(shapes.baseline, replace(unknown, checkpoint=None))["run_id"] == "r2"
+    assert harness.read(shapes.baseline, replace(unknown, checkpoint="/lake/new")) is None
+    assert harness.read(shapes.baseline, replace(unknown, app="other", checkpoint=None)) is None
+
+
+def runs_of(harness: StoreHarness, query_id: str, *runs: tuple[str, bool]) -> None:
+    """Runs with a shape each, in this order; True: it committed a batch, else it failed."""
+    driver = Driver()
+    for run_id, commits in runs:
+        harness.accept(driver.started(query_id, run_id))
+        if commits:
+            harness.accept(driver.progress(query_id, run_id, driver.seq))
+        harness.accept(driver.terminated(query_id, run_id, None if commits else "failed"))
+        owner = replace(WHOSE, run_id=run_id, query_id=query_id, at=100.0 + driver.seq)
+        harness.write(shapes.put, owner, {"v": 1}, None)
+
+
+def test_baseline_is_the_newest_run_that_committed_a_batch(harness: StoreHarness) -> None:
+    """The second try of a change was let through: the first, failed one counted as the last run."""
+    runs_of(harness, "q1", ("a", True), ("b", True), ("changed", False))
+    again = replace(WHOSE, run_id="again", at=500.0)
+    assert harness.read(shapes.baseline, again)["run_id"] == "b"
+    assert harness.read(shapes.baseline, replace(again, query_id=""))["run_id"] == "b"
+    assert harness.read(shapes.newest, "q1")["run_id"] == "changed"
+
+
+def test_a_deleted_checkpoint_has_no_baseline(harness: StoreHarness) -> None:
+    runs_of(harness, "q1", ("a", True))
+    anew = replace(WHOSE, run_id="new", query_id="q2", at=500.0)
+    assert harness.read(shapes.baseline, anew) is None
+
+
+def test_failed_runs_do_not_displace_the_baseline(harness: StoreHarness) -> None:
+    runs_of(harness, "q1", ("good", True), *((f"bad{n}", False) for n in range(MAX_SHAPES + 3)))
+    assert harness.read(shapes.baseline, replace(WHOSE, run_id="x", at=500.0))["run_id"] == "good"
+    assert harness.read(shapes.of_run, "bad0") is None
 
 
 def test_of_a_query_only_the_newest_shapes_are_kept(harness: StoreHarness) -> None:

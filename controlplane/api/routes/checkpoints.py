@@ -176,7 +176,7 @@ def get_shape(
     openapi_extra=body_schema(PreflightRequest),
 )
 def post_preflight(plane: ControlPlaneDep, caller: CallerDep, body: PreflightDep) -> PreflightBody:
-    """Compare a shape with that of the last run on the same checkpoint. Nothing is stored."""
+    """Compare a shape with that of the newest run that committed a batch on the checkpoint. Nothing is stored."""
     if caller.app not in (None, body.app):
         raise Forbidden(
             f"the token is bound to the app {caller.app} and does not allow requests for {body.app}"

@@ -7,8 +7,16 @@ import pytest
 
 from listeners.protocol.errors import AgentError, TransportError
 from listeners.queries import preflight
-from listeners.queries.preflight import Preflight, QueryNotStarted, checked_mode, refusal_message
+from listeners.queries.preflight import (
+    NEW_QUERY,
+    Preflight,
+    QueryNotStarted,
+    checked_mode,
+    query_id_at,
+    refusal_message,
+)
 from listeners.spark.guard import StartRefused
+from tests.unit.listeners.local_files import LocalFiles, write_checkpoint
 
 REFUSAL = {
     "verdict": "not_allowed",
@@ -29,9 +37,11 @@ REFUSAL = {
 def ask(monkeypatch):
     """`ask(answer)`: the outcome of a start when the server gives that answer; a callable is called."""
     monkeypatch.setattr(
-        preflight, "request_body", lambda app, planned, name, redact: {"app": app, "name": name}
+        preflight, "request_body", lambda app, planned, name, query_id, redact: {"app": app, "name": name}
     )
-    monkeypatch.setattr(preflight, "Planned", lambda writer, method, args, kwargs: None)
+    monkeypatch.setattr(preflight, "query_id_at", lambda session, checkpoint, open_files: checkpoint)
+    planned = SimpleNamespace(checkpoint=lambda: ask.checkpoint)
+    monkeypatch.setattr(preflight, "Planned", lambda writer, method, args, kwargs: planned)
     start = SimpleNamespace(
         session=SimpleNamespace(_jsparkSession=object()), writer=None, method="start", args=(), kwargs={}
     )
@@ -42,8 +52,9 @@ def ask(monkeypatch):
             return answer() if callable(answer) else answer
 
         start.session = session or start.session
-        Preflight("app", server, None, seconds).before_start(start, "orders")
+        Preflight("app", server, None, None, seconds).before_start(start, "orders")
 
+    ask.checkpoint = "q1"
     return ask
 
 
@@ -122,3 +133,32 @@ def test_unknown_mode_refuses_nothing(caplog):
         "report",
     ]
     assert "CONTROLPLANE_PREFLIGHT" in caplog.text
+
+
+def test_new_checkpoint_is_not_compared(ask):
+    """A deleted checkpoint was refused, with the advice to delete it."""
+    ask.checkpoint = NEW_QUERY
+    ask(REFUSAL)
+
+
+def opened(root):
+    return query_id_at(None, str(root), lambda session, location: LocalFiles(root))
+
+
+def test_query_id_is_that_of_the_checkpoint_s_metadata(tmp_path):
+    write_checkpoint(tmp_path / "c")
+    (tmp_path / "c/metadata").write_text('{"id":"5e6f"}')
+    assert opened(tmp_path / "c") == "5e6f"
+
+
+def test_deleted_and_temporary_checkpoints_begin_a_new_query(tmp_path):
+    (tmp_path / "empty/offsets").mkdir(parents=True)
+    assert [opened(tmp_path / "gone"), opened(tmp_path / "empty")] == [NEW_QUERY, NEW_QUERY]
+    assert query_id_at(None, None, None) == NEW_QUERY
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", None])
+def test_query_id_of_a_damaged_checkpoint_is_unknown(tmp_path, content):
+    write_checkpoint(tmp_path)
+    (tmp_path / "metadata").unlink() if content is None else (tmp_path / "metadata").write_text(content)
+    assert opened(tmp_path) is None
