@@ -1,8 +1,9 @@
 """The agent's threads: inbox → spool → server, commands from the server, heartbeat and status.
 
-Four daemon threads, separate from Spark's and the program's. *spooler* assigns sequence numbers and appends
+Five daemon threads, separate from Spark's and the program's. *spooler* assigns sequence numbers and appends
 events to the spool. *sender* delivers them and deletes them after the acknowledgement. *poller* holds the
-long poll for commands. *prober* sends the heartbeat and asks Spark for the status of its queries.
+long poll for commands. *prober* asks Spark for the status of its queries. *heartbeat* reports that this process
+lives and whether Spark answers: it never waits for Spark.
 """
 
 from __future__ import annotations
@@ -11,9 +12,6 @@ import collections
 import json
 import logging
 import math
-import os
-import stat
-import tempfile
 import threading
 import time
 import uuid
@@ -32,10 +30,14 @@ from listeners.delivery.spool import MAX_BYTES, Spool
 from listeners.delivery.transport import Transport
 from listeners.protocol import wire
 from listeners.protocol.errors import SpoolError, TransportError
+from listeners.queries.reachability import Reachability
+from listeners.spark.engine import SparkOutage
 
 log = logging.getLogger("controlplane.agent")
 
 HEARTBEAT_SECONDS = 10.0
+#: How soon a poll that found a broken connection is repeated.
+CONFIRM_SECONDS = 1.0
 #: How long the sender waits for more events before it sends a batch, unless the transport sets another time.
 LINGER_SECONDS = 0.25
 #: Interval between searches for spools of dead processes, and the time limit for delivering them.
@@ -47,7 +49,6 @@ MAX_WRITE_EVENTS = 200
 #: The server rejects longer lines. Lines with a checkpoint inventory may be longer.
 MAX_LINE_BYTES = 1024 * 1024
 MAX_INVENTORY_BYTES = 4 * 1024 * 1024
-MIN_SPOOL_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class AgentThreads:
         redact: Callable[[str], str] = str,
         spool_bytes: int = MAX_BYTES,
         linger: float = LINGER_SECONDS,
+        outage_of: Callable[[Exception], SparkOutage | None] = lambda error: None,
     ):
         self._linger = linger
         self.identity, self.inbox = identity, inbox
@@ -91,7 +93,8 @@ class AgentThreads:
         self._stopping = threading.Event()
         self._written = threading.Event()
         self._all_written = threading.Event()
-        self._probe_requested = threading.Event()
+        self._probe_requested, self._heartbeat_due = threading.Event(), threading.Event()
+        self.reachability = Reachability(outage_of)
         self._spool_lock = threading.Lock()
         self._spool = Spool(spool_root / identity.agent, owner, spool_bytes)
         self._seq = self._spool.high_seq
@@ -108,12 +111,13 @@ class AgentThreads:
     # -- lifecycle -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the four threads."""
+        """Start the five threads."""
         work = {
             "spooler": self._spool_all,
             "sender": self._send_all,
             "poller": self._poller.poll,
             "prober": self._probe_all,
+            "heartbeat": self._send_heartbeats,
         }
         for name, run in work.items():
             thread = threading.Thread(
@@ -125,6 +129,7 @@ class AgentThreads:
     def request_probe(self) -> None:
         """Ask Spark for the status soon: something has changed, such as a query that started."""
         self._probe_requested.set()
+        self._heartbeat_due.set()
 
     def stop(self, timeout: float = 2.0) -> None:
         """Spool the remaining events, try to deliver them within `timeout` seconds and end the threads."""
@@ -133,6 +138,7 @@ class AgentThreads:
         self._stopping.set()
         self.inbox.close()
         self._probe_requested.set()
+        self._heartbeat_due.set()
         self._join("spooler", timeout / 2)
         self._all_written.set()
         self._written.set()
@@ -288,19 +294,29 @@ class AgentThreads:
     def _probe_all(self) -> None:
         while not self._stopping.is_set():
             self._probe_requested.clear()
-            self._send_heartbeat()
-            if self._probe_requested.wait(HEARTBEAT_SECONDS):
+            if self._send_status():
+                self._heartbeat_due.set()
+            pause = CONFIRM_SECONDS if self.reachability.is_doubtful() else HEARTBEAT_SECONDS
+            if self._probe_requested.wait(pause):
                 self._stopping.wait(1.0)  # give the query that has just started time to initialize
 
-    def _send_heartbeat(self) -> None:
-        self._report_losses()
-        self.inbox.put("heartbeat", wire.dumps(self._heartbeat()))
+    def _send_status(self) -> bool:
+        """Ask Spark for the status; True if Spark answers again or no longer."""
+        self.reachability.poll_begins()
         try:
             status = self._probe()
         except Exception as error:
             self._warn("probe", f"Spark did not report the status of its queries: {error}")
-            return
+            return self.reachability.poll_failed(error)
         self.inbox.put("status", wire.dumps(status))
+        return self.reachability.poll_answered()
+
+    def _send_heartbeats(self) -> None:
+        while not self._stopping.is_set():
+            self._heartbeat_due.clear()
+            self._report_losses()
+            self.inbox.put("heartbeat", wire.dumps(self._heartbeat()))
+            self._heartbeat_due.wait(HEARTBEAT_SECONDS)
 
     def _heartbeat(self) -> dict[str, Any]:
         return {
@@ -310,6 +326,7 @@ class AgentThreads:
             "dropped": self.losses(),
             "sent_at": time.time(),
             **self._figures(),
+            **self.reachability.facts(),
         }
 
     def _spool_state(self) -> dict[str, Any]:
@@ -343,51 +360,3 @@ def _envelope(identity: Identity) -> str:
     head = wire.dumps({"v": wire.VERSION, "agent": identity.agent})[:-1].replace("%", "%%")
     tail = wire.dumps({"app": app, "labels": dict(identity.labels)})[1:-1].replace("%", "%%")
     return head + ',"seq":%d,"at":"%s",' + tail + ',"type":"%s","data":%s}'
-
-
-def spool_root(setting: str | None) -> Path:
-    """The directory for spools: `setting`, else a private directory of this user in the temporary directory.
-
-    Where no directory can be created, return a path that cannot be written to; events are then kept in
-    memory.
-    """
-    if setting:
-        return Path(setting)
-    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-    try:
-        root = Path(tempfile.gettempdir()) / f"controlplane-spool-{user}"
-        return root if _is_private(root) else Path(tempfile.mkdtemp(prefix="controlplane-spool-"))
-    except OSError as error:
-        log.warning(
-            "no directory for the spool: %s; events are kept in memory; set CONTROLPLANE_SPOOL_DIR", error
-        )
-        return Path(os.devnull) / "controlplane-spool"
-
-
-def spool_limit(setting: str | None) -> int:
-    """`CONTROLPLANE_SPOOL_BYTES`: the maximum size of the spool in bytes; default 256 MiB, minimum 1 MiB."""
-    if not setting:
-        return MAX_BYTES
-    if setting.isascii() and setting.isdigit() and int(setting) >= MIN_SPOOL_BYTES:
-        return int(setting)
-    log.warning(
-        "CONTROLPLANE_SPOOL_BYTES=%r is not a whole number of at least %d; the limit stays at %d bytes",
-        setting[:40],
-        MIN_SPOOL_BYTES,
-        MAX_BYTES,
-    )
-    return MAX_BYTES
-
-
-def _is_private(root: Path) -> bool:
-    """Whether only this user can write there.
-
-    The name is predictable: another user may have created it first.
-    """
-    try:
-        root.mkdir(mode=0o700, exist_ok=True)
-        status = root.lstat()
-    except OSError:
-        return False
-    is_owned_by_us = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-    return stat.S_ISDIR(status.st_mode) and is_owned_by_us and (os.name == "nt" or not status.st_mode & 0o077)

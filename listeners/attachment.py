@@ -15,13 +15,14 @@ from functools import partial
 from typing import Any, Callable
 
 from listeners import environment
-from listeners.agent import LINGER_SECONDS, AgentThreads, Identity, spool_limit, spool_root
+from listeners.agent import LINGER_SECONDS, AgentThreads, Identity
 from listeners.checkpoints import inventories
 from listeners.checkpoints.hadoop import HadoopFileSystem
 from listeners.commands.executor import Executor
 from listeners.delivery.inbox import Inbox
 from listeners.delivery.landing import LINGER_SECONDS as LANDING_LINGER_SECONDS
 from listeners.delivery.landing import LandingTransport, is_landing
+from listeners.delivery.spool_directory import spool_limit, spool_root
 from listeners.delivery.transport import HttpTransport
 from listeners.protocol import redaction, wire
 from listeners.queries import preflight
@@ -68,8 +69,10 @@ class Attachment:
         self._lock = threading.RLock()
         self._ended = False
         self._on_end = on_end
-        #: How the program ended, where `listeners.run` or the excepthook recorded it.
+        #: How the program ended, where the excepthook recorded it: an exception's text, or Ctrl-C.
         self.exception: str | None = None
+        self.interrupted = False
+        self._outage_of = engine.outage
         secret = redaction.compile_regex(engine.setting(session, "spark.redaction.regex"))
         self._redact = lambda text: redaction.redact(text, secret)
         identity = Identity(
@@ -115,6 +118,7 @@ class Attachment:
             self._redact,
             spool_limit(os.environ.get("CONTROLPLANE_SPOOL_BYTES")),
             linger,
+            engine.outage,
         )
 
     # -- for users -------------------------------------------------------------------------------
@@ -146,9 +150,19 @@ class Attachment:
         self.registry.close()
         guarded(self._stop_listening)
         text = self._redact(self.exception) if self.exception else None
-        reason = "exception" if text else reason
-        self.inbox.put("app_ended", wire.dumps({"reason": reason, "exception": text}))
+        self.inbox.put("app_ended", wire.dumps({"reason": self._end_reason(reason), "exception": text}))
         self.agent.stop(max(0.5, deadline - time.monotonic()))
+
+    def _end_reason(self, reason: str) -> str:
+        """A signal explains the end of the JVM, and the end of the JVM explains an exception of the program."""
+        if reason in wire.SIGNAL_REASONS:
+            return reason
+        if self.interrupted:
+            return wire.SIGINT
+        outage = self._outage_of(None)
+        if outage is not None:
+            return wire.SIGTERM if outage.by_sigterm else outage.cause
+        return "exception" if self.exception else reason
 
     def _stop_listening(self) -> None:
         removals = list(self._listener_removals.values())

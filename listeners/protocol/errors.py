@@ -57,9 +57,16 @@ class FilesError(AgentError):
 
 
 class ConnectError(AgentError):
-    """The Spark Connect server answered with an error or not in time; the message quotes it."""
+    """The Spark Connect server answered with an error or not in time; the message quotes it.
+
+    `outage`: one of `listeners.protocol.wire.OUTAGE_CAUSES` where it did not answer at all, else None.
+    """
 
     retryable = True
+
+    def __init__(self, message: str, outage: str | None = None):
+        super().__init__(message)
+        self.outage = outage
 
 
 class SessionGone(ConnectError):

@@ -32,6 +32,15 @@ ACTIONS = ("stop", "start", "restart", "inventory")
 #: Values of `CONTROLPLANE_ACTIONS` in the driver: which commands it executes.
 ACTION_MODES = ("none", "stop", "all")
 RESULT_STATES = ("running", "succeeded", "failed", "refused")
+#: Why Spark does not answer the agent, as `unreachable.cause` of a heartbeat: the driver's JVM has ended, the
+#: Spark Connect server accepts no connection, or a request has no answer yet.
+JVM_EXITED, SERVER_AWAY, NO_ANSWER = "jvm_exited", "server_away", "no_answer"
+OUTAGE_CAUSES = (JVM_EXITED, SERVER_AWAY, NO_ANSWER)
+#: Why the driver ended, as `reason` of app_ended, where a person or a scheduler ended it by a signal.
+SIGTERM, SIGINT = "sigterm", "sigint"
+SIGNAL_REASONS = (SIGTERM, SIGINT)
+#: The same where the driver failed; every other reason is an orderly end.
+FAILED_REASONS = ("exception", JVM_EXITED)
 
 
 @dataclass(frozen=True)

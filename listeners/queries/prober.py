@@ -54,7 +54,6 @@ class Prober:
 
         `partial` means that some session did not answer: a query that is not listed may belong to it.
         """
-        self.driver = {}
         sessions, found, failures = list(self._sessions()), [], []
         for session in sessions:
             try:
@@ -62,6 +61,7 @@ class Prober:
             except Exception as error:
                 failures.append(error)
         if failures and len(failures) == len(sessions):
+            self.driver = {}
             raise failures[0]
         self.driver = self._driver_figures(sessions)
         alive = {query["runId"] for query in found}

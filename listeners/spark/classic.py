@@ -10,18 +10,24 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import weakref
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Callable
 
+from listeners.protocol.wire import JVM_EXITED, NO_ANSWER
 from listeners.spark import plans
-from listeners.spark.engine import SparkRun, SparkStatus, Start
+from listeners.spark.engine import SparkOutage, SparkRun, SparkStatus, Start
 
 POOL = "spark.scheduler.pool"
 #: Stack frames in a thread state, without the frames of Java and py4j.
 MAX_FRAMES = 12
 INTERNAL_PREFIXES = ("java.", "jdk.", "py4j.")
+#: Exit codes of a JVM that SIGTERM ended.
+SIGTERM_CODES = (-15, 143)
+#: For the one connection that finds out whether the JVM still listens.
+CONNECT_SECONDS = 1.0
 
 
 class ClassicRun:
@@ -159,6 +165,19 @@ class ClassicEngine:
         """False: the driver is this process."""
         return False
 
+    def outage(self, error: Exception | None) -> SparkOutage | None:
+        """Whether the JVM has ended, else whether `error` is one of py4j's connection."""
+        from py4j.protocol import Py4JJavaError, Py4JNetworkError
+        from pyspark import SparkContext
+
+        if isinstance(error, Py4JJavaError) or SparkContext._gateway is None:
+            return None
+        ended = jvm_end(SparkContext._gateway)
+        if ended is not None:
+            return ended
+        unanswered = isinstance(error, (Py4JNetworkError, OSError))
+        return SparkOutage(NO_ANSWER, f"the driver's JVM did not answer: {error}") if unanswered else None
+
     def permanent_outage(self, run: SparkRun) -> Exception | None:
         """A Java error is an answer.
 
@@ -205,6 +224,26 @@ def _unreachable(run: SparkRun) -> Exception | None:
         return None
     except (Py4JError, OSError) as error:
         return error
+    return None
+
+
+def jvm_end(gateway: Any) -> SparkOutage | None:
+    """How the JVM behind a py4j gateway has ended; None while it runs.
+
+    PySpark knows the process if it started the JVM. Under `spark-submit` the JVM started Python, and a JVM whose
+    port refuses connections has ended.
+    """
+    code = gateway.proc.poll() if getattr(gateway, "proc", None) is not None else None
+    if code is not None:
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return SparkOutage(JVM_EXITED, f"the driver's JVM has ended {how}", True, code in SIGTERM_CODES)
+    where = gateway.gateway_parameters
+    try:
+        socket.create_connection((where.address, where.port), CONNECT_SECONDS).close()
+    except ConnectionRefusedError:
+        return SparkOutage(JVM_EXITED, "the driver's JVM has ended: its port refuses connections", True)
+    except OSError:
+        pass  # a full backlog or a slow host: nothing is known
     return None
 
 

@@ -20,6 +20,17 @@ class SparkStatus(NamedTuple):
     trigger_active: bool
 
 
+class SparkOutage(NamedTuple):
+    """Why Spark does not answer. `cause` is one of `listeners.protocol.wire.OUTAGE_CAUSES`."""
+
+    cause: str
+    detail: str
+    #: One failed request is evidence enough.
+    certain: bool = False
+    #: SIGTERM ended the JVM: a person or a scheduler did.
+    by_sigterm: bool = False
+
+
 class SparkRun(Protocol):
     """One run of a query. Every call asks Spark, so it must not run on Spark's callback threads."""
 
@@ -120,6 +131,12 @@ class Engine(Protocol):
 
     def is_outage(self, failure: Exception) -> bool:
         """Whether a wait raised this because Spark did not answer, not because a query failed."""
+
+    def outage(self, error: Exception | None) -> SparkOutage | None:
+        """Why Spark did not answer a request; None where it answers, if only with an error.
+
+        `error` is what the request raised; None asks what is known without a request.
+        """
 
     def permanent_outage(self, run: SparkRun) -> Exception | None:
         """Spark's error if it will never run this query again: it ended or forgot the query.

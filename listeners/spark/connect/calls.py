@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from listeners.protocol.errors import ConnectError, RunUnknown, SessionGone
+from listeners.protocol.wire import NO_ANSWER, SERVER_AWAY
 
 ANSWER_SECONDS = 10.0
 #: For a setting or the version, which are read on the program's own thread while it attaches.
@@ -175,4 +176,11 @@ def _connect_error(error: Exception) -> ConnectError:
         return RunUnknown("the Spark Connect server does not know this run: " + short)
     if any(condition in text for condition in GONE) or "closed channel" in text:
         return SessionGone("the Spark Connect session is gone: " + short)
-    return ConnectError("the Spark Connect server did not answer: " + short)
+    return ConnectError("the Spark Connect server did not answer: " + short, _outage(error))
+
+
+def _outage(error: Exception) -> str | None:
+    """The cause by gRPC's status code; every other code is an answer of the server."""
+    code = getattr(error, "code", None)
+    name = getattr(code(), "name", None) if callable(code) else None
+    return {"UNAVAILABLE": SERVER_AWAY, "DEADLINE_EXCEEDED": NO_ANSWER}.get(str(name))

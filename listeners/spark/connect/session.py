@@ -17,7 +17,7 @@ from listeners.spark.connect import bus, calls
 from listeners.spark.connect import plan as connect_plan
 from listeners.spark.connect.event_dedup import report_key
 from listeners.spark.connect.events import EventStream
-from listeners.spark.engine import SparkRun, SparkStatus, Start
+from listeners.spark.engine import SparkOutage, SparkRun, SparkStatus, Start
 from listeners.spark.patching import Patches
 
 LOCATION = "spark.sql.streaming.checkpointLocation"
@@ -197,6 +197,11 @@ class ConnectEngine:
         from pyspark.errors import StreamingQueryException
 
         return not isinstance(failure, StreamingQueryException)
+
+    def outage(self, error: Exception | None) -> SparkOutage | None:
+        """By gRPC's status code; without an error nothing is known."""
+        cause = error.outage if isinstance(error, ConnectError) else None
+        return None if cause is None else SparkOutage(cause, str(error))
 
     def permanent_outage(self, run: SparkRun) -> Exception | None:
         """A server that does not answer may come back; a session that has ended does not."""

@@ -1,19 +1,19 @@
 """The agent's threads without Spark: every event arrives once, every command is executed once."""
 
 import json
-import tempfile
 import threading
 import time
 import tracemalloc
 
 import pytest
 
-from listeners.agent import AgentThreads, Identity, spool_limit, spool_root
+from listeners.agent import AgentThreads, Identity
 from listeners.delivery.inbox import Inbox
 from listeners.delivery.spool import Spool
 from listeners.delivery.transport import HttpTransport, ServerAcknowledgement
 from listeners.protocol import wire
 from listeners.protocol.errors import TooLarge, TransportError
+from listeners.spark.engine import SparkOutage
 
 APP = wire.App("or%ders", "local-1")
 
@@ -193,6 +193,42 @@ def test_missing_status_does_not_stop_the_heartbeat(made):
     assert heartbeat["actions"] == "all" and heartbeat["spool"]["events"] >= 0
 
 
+def test_heartbeat_reports_a_dead_jvm_and_its_return_at_once(made):
+    alive = threading.Event()
+
+    def probe():
+        if not alive.is_set():
+            raise ConnectionRefusedError("refused")
+        return {"queries": []}
+
+    transport = ScriptedTransport()
+    outage = SparkOutage("jvm_exited", "the driver's JVM has ended by signal 9", certain=True)
+    agent, _ = made(transport, probe=probe, outage_of=lambda error: outage)
+    found = wait_for(lambda: [h["unreachable"] for h in transport.data("heartbeat") if "unreachable" in h])[0]
+    assert found["cause"] == "jvm_exited" and "signal 9" in found["detail"] and found["seconds"] >= 0
+    assert transport.data("status") == []
+    alive.set()
+    agent.request_probe()
+    wait_for(lambda: transport.data("status") and "unreachable" not in transport.data("heartbeat")[-1])
+
+
+def test_heartbeats_continue_while_spark_hangs(made, monkeypatch):
+    monkeypatch.setattr("listeners.agent.HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr("listeners.queries.reachability.SLOW_POLL_SECONDS", 0.05)
+    released = threading.Event()
+
+    def probe():
+        released.wait(20)
+        return {"queries": []}
+
+    transport = ScriptedTransport()
+    made(transport, probe=probe)
+    found = wait_for(lambda: [h["unreachable"] for h in transport.data("heartbeat") if "unreachable" in h])
+    assert found[0]["cause"] == "no_answer"
+    released.set()
+    wait_for(lambda: "unreachable" not in transport.data("heartbeat")[-1])
+
+
 def test_events_arrive_without_a_usable_directory(tmp_path):
     (tmp_path / "file").write_text("")
     transport, inbox = ScriptedTransport(), Inbox()
@@ -270,15 +306,6 @@ def test_hanging_disk_does_not_delay_the_end_of_the_program(made):
         assert time.monotonic() - began < 5.0
 
 
-@pytest.mark.parametrize("setting", [None, "", "lots", "-5", "12", "1e9"])
-def test_invalid_spool_limit_leaves_the_default(setting):
-    assert spool_limit(setting) == 256 * 1024 * 1024
-
-
-def test_spool_limit_can_be_set():
-    assert spool_limit("1048576") == 1048576
-
-
 def test_http_transport_delivers_to_a_server(recorder, tmp_path):
     inbox = Inbox()
     agent = AgentThreads(
@@ -293,21 +320,3 @@ def test_http_transport_delivers_to_a_server(recorder, tmp_path):
     inbox.put("progress", "{}")
     recorder.wait_for(lambda: recorder.of_type("progress"), 20)
     agent.stop(2.0)
-
-
-def test_events_stay_in_memory_without_any_spool_directory(tmp_path, monkeypatch, caplog):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
-    root = spool_root(None)
-    assert "CONTROLPLANE_SPOOL_DIR" in caplog.text
-    spool = Spool(root / "agent", {"app": "orders"})
-    spool.append([(1, b"{}")])
-    assert spool.peek(10, 1000) == [(1, b"{}")] and spool.trouble
-
-
-def test_events_stay_in_memory_without_a_temporary_directory(monkeypatch):
-    def none():
-        raise FileNotFoundError("No usable temporary directory found")
-
-    monkeypatch.setattr(tempfile, "gettempdir", none)
-    assert Spool(spool_root(None) / "agent", {"app": "orders"}).trouble

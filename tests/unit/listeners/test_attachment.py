@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from listeners import attachment
+from listeners.spark.engine import SparkOutage
 
 
 class HangingEngine:
     """An engine whose listeners cannot be removed."""
 
     independent_sessions = False
+    spark_outage: SparkOutage | None = None
 
     def __init__(self) -> None:
         self.asked, self.released = threading.Event(), threading.Event()
@@ -28,6 +30,9 @@ class HangingEngine:
 
     def classes(self) -> dict[str, type]:
         return {}
+
+    def outage(self, error: Exception | None) -> SparkOutage | None:
+        return self.spark_outage
 
     def key(self, session: Any) -> int:
         return id(session)
@@ -42,6 +47,44 @@ class HangingEngine:
 
 class Session:
     pass
+
+
+KILLED = SparkOutage("jvm_exited", "the driver's JVM has ended by signal 9", certain=True)
+TERMINATED = KILLED._replace(by_sigterm=True)
+
+
+@pytest.mark.parametrize(
+    ("outage", "exception", "interrupted", "asked", "reason"),
+    [
+        (None, None, False, "exit", "exit"),
+        (None, "ValueError: x", False, "exit", "exception"),
+        (None, None, True, "exit", "sigint"),
+        (KILLED, "Py4JNetworkError: refused", False, "exit", "jvm_exited"),
+        (KILLED, None, False, "session_stopped", "jvm_exited"),
+        (TERMINATED, "Py4JNetworkError: refused", False, "exit", "sigterm"),
+        (KILLED, None, False, "sigterm", "sigterm"),
+    ],
+)
+def test_end_of_the_jvm_explains_an_exception_and_a_signal_explains_both(
+    outage: SparkOutage | None,
+    exception: str | None,
+    interrupted: bool,
+    asked: str,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = HangingEngine()
+    engine.released.set()
+    engine.spark_outage = outage
+    monkeypatch.setenv("CONTROLPLANE_SPOOL_DIR", str(tmp_path))
+    monkeypatch.setattr(attachment, "engine_of", lambda session: engine)
+    made = attachment.Attachment(Session(), "http://127.0.0.1:9", None, {}, None, "all")
+    made.exception, made.interrupted = exception, interrupted
+    made.agent.start()
+    made.detach(asked, timeout=0.5)
+    spooled = b"".join(path.read_bytes() for path in tmp_path.rglob("*.events"))
+    assert f'"reason":"{reason}"'.encode() in spooled
 
 
 def test_hanging_spark_does_not_delay_the_end_of_the_program(

@@ -74,6 +74,20 @@ def test_unreachable_server_is_not_an_end(session, server):
     assert run.batches_on_record() == (None, None)
 
 
+def test_server_that_is_away_or_silent_is_an_outage_and_an_answer_is_not(session, server):
+    engine = ConnectEngine()
+
+    def outage():
+        with pytest.raises(ConnectError) as raised:
+            engine.active(session)
+        return engine.outage(raised.value)
+
+    server.is_away = True
+    assert outage().cause == "server_away" and not outage().certain
+    assert engine.outage(ConnectError("late", "no_answer")).cause == "no_answer"
+    assert engine.outage(RunUnknown("unknown")) is None and engine.outage(None) is None
+
+
 def test_newest_report_gives_the_committed_batch(session, server):
     run = run_of(session, server)
     assert run.batches_on_record() == (None, None)
