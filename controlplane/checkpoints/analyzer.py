@@ -5,6 +5,7 @@ The inventory's `collected_at` serves as the present time.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 
 from controlplane.checkpoints.checks import history as history_checks
@@ -21,7 +22,7 @@ from controlplane.checkpoints.findings import (
     worst_first,
 )
 from controlplane.checkpoints.inventory.model import Inventory
-from controlplane.checkpoints.reading.checkpoint import CheckpointView, KnownHistory, writer_version
+from controlplane.checkpoints.reading.checkpoint import SINK_LOG, CheckpointView, KnownHistory, writer_version
 from controlplane.checkpoints.reading.versions import LATEST, SparkVersion
 
 Check = Callable[[CheckpointView], Iterator[Finding]]
@@ -118,6 +119,10 @@ def _unreadable(inventory: Inventory) -> tuple[Finding, ...]:
         return (
             _stop("ckpt.missing", "There is nothing at this path. A query started on it begins at batch 0."),
         )
+    if (output := _sink_output(inventory)) is not None:
+        message = f"This belongs to the output of a file sink, {output}. It is not a checkpoint."
+        step = f"name the query's checkpoint: controlplane doctor CHECKPOINT --output {shlex.quote(output)}"
+        return (_stop("ckpt.not-a-checkpoint", message, step),)
     if not any(part in inventory.names("") for part in PARTS):
         return (
             _stop(
@@ -128,9 +133,22 @@ def _unreadable(inventory: Inventory) -> tuple[Finding, ...]:
     return ()
 
 
-def _stop(check: str, message: str) -> Finding:
-    remedy = ("check the path: it must be the folder given as checkpointLocation",)
-    return Finding(check, Severity.ERROR, RestartEffect.NONE, message, {}, START, "", remedy)
+def _sink_output(inventory: Inventory) -> str | None:
+    """The output folder of a file sink, where the inventory is of that folder or of the sink's log in it."""
+    if any(part in inventory.names("") for part in PARTS):
+        return None
+    folder, _, name = inventory.root.rstrip("/").rpartition("/")
+    if name == SINK_LOG:
+        return folder or "/"
+    return inventory.root if inventory.is_folder(SINK_LOG) else None
+
+
+def _stop(
+    check: str,
+    message: str,
+    step: str = "check the path: it must be the folder given as checkpointLocation",
+) -> Finding:
+    return Finding(check, Severity.ERROR, RestartEffect.NONE, message, {}, START, "", (step,))
 
 
 def _incomplete(inventory: Inventory) -> Iterator[Finding]:

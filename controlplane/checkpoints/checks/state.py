@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from controlplane.checkpoints.checks.logs import BACKUP
 from controlplane.checkpoints.findings import (
@@ -27,6 +28,7 @@ from controlplane.checkpoints.reading.state_tree import DEFAULT_STORE, StateFile
 from controlplane.checkpoints.remedies import repair_command, rewind_command
 
 MAX_NAMED = 10
+MISSING_STATE = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
 RESTORE = "restore the named files from a backup"
 #: Spark creates the entries of a checkpoint's root with the first batch; a later change is not Spark's.
 LATE_SECONDS = 60.0
@@ -34,34 +36,31 @@ OWN_ENTRIES = {"metadata", "offsets", "commits", "sources", "state", ".metadata.
 
 
 def state_folder(view: CheckpointView) -> Iterator[Finding]:
-    """`state.dir-missing`: a stateful query without state/."""
+    """`state.dir-missing`: a stateful query without state/. `likely`: that it is stateful is inferred."""
     if view.next_batch == 0 or view.stateful or not view.inventory.complete or view.planned is None:
         return
-    condition = (
-        "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY" if view.target.validates_operators else ""
-    )
+    condition = MISSING_STATE if view.target.validates_operators else ""
     remedy = ("restore state/ from a backup", "or start on a new checkpoint and rebuild the state")
-    if view.inventory.is_folder("state"):
-        message = "state/ is empty, and only a stateful query has it. A restart fails."
-        yield restart_fails("state.dir-missing", message, condition=condition, remedy=remedy)
+    for message, evidence in _missing_state(view):
+        yield restart_fails("state.dir-missing", message, condition=condition, remedy=remedy, **evidence)
+
+
+def _missing_state(view: CheckpointView) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The message and evidence of missing state; nothing where the query seems to be stateless."""
+    if view.inventory.is_folder("state") or view.history.stateful:
+        yield "The query is stateful, but state/ is missing or empty. A restart fails.", {}
     elif view.history.stateful is False:
         return  # its reports name no stateful operator
-    elif view.history.stateful:
-        message = "The query is stateful, but state/ is missing. A restart fails."
-        yield restart_fails("state.dir-missing", message, condition=condition, remedy=remedy)
     elif (seconds := _changed_late(view)) is not None:
-        message = (
-            f"An entry was removed from the checkpoint's root {seconds:.0f} s after the last batch, and only state/ is "
-            "missing. If the query is stateful, it cannot start; if not, ignore this finding."
-        )
-        yield restart_fails(
-            "state.dir-missing", message, condition=condition, remedy=remedy, likely=True, seconds=seconds
-        )
+        message = f"The checkpoint's root lost an entry {seconds:.0f} s after the last batch, and only state/ is missing."
+        message += " If the query is stateful, it cannot start; if not, ignore this finding."
+        yield message, {"likely": True, "seconds": seconds}
     elif view.last is not None and view.last.watermark_ms > 0:
         message = (
-            "The log has a watermark, but state/ is missing. A query that uses the watermark cannot start."
+            "state/ is missing although the log has a watermark, so the query most likely keeps state. Its restart "
+            "fails. If it has a watermark and no stateful operator, ignore this finding."
         )
-        yield results_change("state.dir-missing", message, watermark_ms=view.last.watermark_ms, remedy=remedy)
+        yield message, {"likely": True, "watermark_ms": view.last.watermark_ms}
 
 
 def _changed_late(view: CheckpointView) -> float | None:

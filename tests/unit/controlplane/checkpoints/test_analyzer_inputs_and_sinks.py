@@ -8,7 +8,13 @@ from dataclasses import replace
 import pytest
 
 from controlplane.checkpoints.analyzer import analyze
-from controlplane.checkpoints.findings import CheckpointReport, Finding, ReportStatus
+from controlplane.checkpoints.findings import (
+    FIRST_BATCH,
+    CheckpointReport,
+    Finding,
+    ReportStatus,
+    RestartEffect,
+)
 from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.reading.checkpoint import KnownHistory
 from controlplane.checkpoints.reading.versions import SparkVersion
@@ -157,6 +163,34 @@ def test_memory_of_state_makes_a_lost_state_folder_certain() -> None:
         the(verdict, "state.dir-missing").condition == "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
     )
     assert asked(held).verdict is ReportStatus.OK
+
+
+def test_a_watermark_without_state_is_one_consistent_failure() -> None:
+    """It was told as a restart that runs, cannot start, and that Spark never notices."""
+    held = golden("files")
+    watermark = put(
+        "offsets/4",
+        (held.checkpoint.text("offsets/4") or "")
+        .replace('"batchWatermarkMs":0', '"batchWatermarkMs":1700000000000')
+        .encode(),
+    )
+    verdict = asked(with_checkpoint(held, watermark))
+    finding = the(verdict, "state.dir-missing")
+    assert verdict.verdict is ReportStatus.BROKEN and finding.evidence["likely"] is True
+    assert (finding.effect, finding.when) == (RestartEffect.FAILS, FIRST_BATCH)
+    assert finding.condition == "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
+    known = asked(with_checkpoint(held, watermark), KnownHistory(stateful=False))
+    assert "state.dir-missing" not in {each.check for each in known.findings}
+
+
+@pytest.mark.parametrize("place", ["/lake/out put", "/lake/out put/_spark_metadata"])
+def test_a_sink_s_output_is_recognized_and_the_option_for_it_named(place: str) -> None:
+    log = {"0": FileEntry(10, 1.0)}
+    if not place.endswith("_spark_metadata"):
+        log = {"_spark_metadata": FileEntry(0, 1.0, folder=True), "_spark_metadata/0": FileEntry(10, 1.0)}
+    (finding,) = analyze(Inventory(place, log)).findings
+    assert finding.check == "ckpt.not-a-checkpoint"
+    assert finding.remedy[0].endswith("controlplane doctor CHECKPOINT --output '/lake/out put'")
 
 
 def test_memory_of_the_id_shows_that_it_was_changed() -> None:
