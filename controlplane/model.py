@@ -98,7 +98,8 @@ class Agent:
 class Failure:
     """Why a run or a start failed. `condition` is the innermost known error condition of Spark.
 
-    `kind` is its name in metrics: the condition, else a name from `failures.toml`, else `unknown`.
+    `kind` is its name in metrics: the condition, else a name from `failures.toml`, else `unknown`. `change`: the
+    change of the query that caused the failure.
     """
 
     condition: str | None
@@ -108,6 +109,7 @@ class Failure:
     advice: str
     text: str = ""
     kind: str = "unknown"
+    change: str | None = None
 
 
 @dataclass(frozen=True)
@@ -262,11 +264,35 @@ class RunFacts:
 
 
 @dataclass(frozen=True)
+class ShapeChange:
+    """The gravest change that a run made and its checkpoint does not allow. `others`: the number of further ones.
+
+    `fails`: Spark fails because of it; otherwise it runs and harms results. `spark`: what Spark does.
+    """
+
+    run_id: str
+    change: str
+    spark: str
+    remedy: str
+    fails: bool
+    others: int = 0
+
+
+@dataclass(frozen=True)
+class CheckpointLogs:
+    """The newest batches in offsets/ and commits/ of a running query, as of `at`; None: the log is empty."""
+
+    at: float
+    planned: int | None
+    committed: int | None
+
+
+@dataclass(frozen=True)
 class CheckpointSummary:
     """The doctor's report on a query's checkpoint as of `taken_at`. `counts`: (check, severity) → findings.
 
     `predicted_failure`: the finding by which a restart will fail, in a sentence. `trouble`: why the inventory
-    could not be judged.
+    could not be judged. `logs`: a later reading of the logs alone.
     """
 
     taken_at: float
@@ -287,6 +313,7 @@ class CheckpointSummary:
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     predicted_failure: str | None = None
     trouble: str | None = None
+    logs: CheckpointLogs | None = None
 
 
 @dataclass(frozen=True)
@@ -310,6 +337,7 @@ class QueryView:
     action: Action | None = None  # the action under way, if any
     retired_at: float | None = None
     checkpoint: CheckpointSummary | None = None  # the newest inventory's verdict
+    change: ShapeChange | None = None  # of the newest run
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 from controlplane.actions.guards import ActionRefusal
 from controlplane.health import failures
 from controlplane.health.context import p95_batch_seconds
+from controlplane.health.failures import headline
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import Action, ActionState, Failure, QueryView
 from listeners.protocol.wire import Command, CommandResult
@@ -189,7 +190,9 @@ def driver_failure(result: CommandResult, evidence: Mapping[str, Any]) -> Action
 
 
 def failure_sentence(failure: Failure) -> str:
-    """Condition, cause and advice in one line, each only once."""
+    """Condition, cause and advice in one line, each only once; a change of the query comes first."""
+    if failure.change is not None:
+        return f"{headline(failure)}. {failure.advice}"
     cause = failure.root_cause or failure.message
     if failure.condition:
         cause = _HEAD.sub("", cause).removeprefix(f"[{failure.condition}]").strip()

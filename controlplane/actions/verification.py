@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from controlplane.actions.transitions import ActionOutcome, failure_sentence, is_started
-from controlplane.health import failures
+from controlplane.health.run_failure import failure_of_run
 from controlplane.model import Action, ActionState, ProgressSample, QueryView, Run, RunEnd
 from listeners.protocol.wire import rfc3339
 
@@ -112,7 +112,7 @@ def _by_end(action: Action, view: QueryView, now: float) -> ActionOutcome | None
     if run is None or run.end is None:
         return None
     if run.end == RunEnd.FAILED:
-        failure = failures.explain(run.failure_text or "", run.error_class)
+        failure = failure_of_run(run, view.change)
         evidence = {"failure": asdict(failure)}
         reason = f"the new run failed: {failure_sentence(failure)}{_checkpoint_finding(action)}"
         return ActionOutcome(ActionState.FAILED, reason, evidence)

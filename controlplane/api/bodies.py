@@ -87,7 +87,10 @@ class EventsAnswer(Body):
 
 
 class FailureBody(Body):
-    """A Spark exception explained: error condition, root cause, whether a retry helps, and advice."""
+    """A Spark exception explained: error condition, root cause, whether a retry helps, and advice.
+
+    `change`: the change of the query that caused the failure.
+    """
 
     condition: str | None
     message: str
@@ -95,6 +98,7 @@ class FailureBody(Body):
     retry: str
     advice: str
     text: str
+    change: str | None
 
 
 class ActionBody(Body):

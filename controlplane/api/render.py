@@ -33,10 +33,11 @@ from controlplane.api.history_bodies import (
 from controlplane.events.progress import items, number, whole
 from controlplane.health import failures, lag, terminal_status
 from controlplane.health.context import context_at
+from controlplane.health.run_failure import failure_of_run
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.history.model import PastRun, ProgressPoint, TimelineResult
 from controlplane.history.service import HistoryStatus
-from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
+from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, ShapeChange, Verdict
 from controlplane.records import Gap
 from listeners.protocol.wire import rfc3339
 
@@ -76,6 +77,11 @@ def action_body(action: Action) -> ActionBody:
 def failure_body(text: str | None, error_class: str | None = None) -> FailureBody | None:
     """Spark's exception explained; None without an exception."""
     return _failure(failures.explain(text, error_class)) if text else None
+
+
+def run_failure_body(run: Run, change: ShapeChange | None = None) -> FailureBody | None:
+    """Why a run failed; None where it has no exception. `change`: the disallowed change of the newest run."""
+    return _failure(failure_of_run(run, change)) if run.failure_text else None
 
 
 def _failure(failure: Failure) -> FailureBody:
@@ -162,7 +168,7 @@ def run_body(run: Run) -> RunBody:
         last_batch_id=run.last_batch_id,
         batches=run.batches,
         agent=run.agent,
-        failure=failure_body(run.failure_text, run.error_class),
+        failure=run_failure_body(run),
     )
 
 

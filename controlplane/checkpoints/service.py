@@ -43,7 +43,7 @@ from controlplane.events.progress import mapping
 from controlplane.events.window import Window
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import Action, ActionState, QueryView
-from controlplane.shapes.report import UNKNOWN, comparison_document
+from controlplane.shapes.report import UNKNOWN, comparison_document, disallowed_change
 from controlplane.store import checkpoints as rows
 from controlplane.store import shapes as shape_rows
 from controlplane.store.shapes import ShapeOwner
@@ -89,6 +89,8 @@ class CheckpointService:
         """Fill the window with the stored reports, at the start of the server."""
         for query_id, judgement in rows.latest_reports(connection).items():
             self._window.set_checkpoint(query_id, checkpoint_seen(judgement, judgement["taken_at"]))
+        for query_id, run_id, comparison in shape_rows.newest_comparisons(connection):
+            self._set_change(query_id, run_id, comparison)
 
     def start(self) -> None:
         """Start the worker threads."""
@@ -185,13 +187,21 @@ class CheckpointService:
                 return
             before = shape_rows.baseline(conn, whose)
         comparison = self._comparison(before, shape)
-        self._writer.write(lambda conn: shape_rows.put(conn, whose, shape, comparison))
+        self._writer.write(
+            lambda conn: shape_rows.put(conn, whose, shape, comparison),
+            lambda stored: self._set_change(whose.query_id, whose.run_id, comparison),
+        )
         if comparison is not None and comparison["verdict"] == "not_allowed":
             log.warning(
                 "run %s of query %s has a change that its checkpoint does not allow",
                 whose.run_id,
                 whose.query_id,
             )
+
+    def _set_change(self, query_id: str, run_id: str, comparison: Mapping[str, Any] | None) -> None:
+        change = disallowed_change(run_id, comparison)
+        if change is not None:
+            self._window.set_change(query_id, change)
 
     def _comparison(
         self, before: Mapping[str, Any] | None, shape: Mapping[str, Any]

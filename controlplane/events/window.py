@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 
 from controlplane.events import progress as progress_json
 from controlplane.health.thresholds import DEFAULTS
-from controlplane.model import Action, Agent, CheckpointSummary, ProgressSample, QueryView
+from controlplane.model import Action, Agent, CheckpointSummary, ProgressSample, QueryView, ShapeChange
 from controlplane.records import AgentRow, Changes, QueryRow, RunRow
 from controlplane.store import actions as stored_actions
 from controlplane.store import queries as stored_queries
@@ -39,6 +39,7 @@ class Window:
         self._named: dict[tuple[str, str | None], set[str]] = {}  # (app, name) -> its queries
         self._actions: dict[str, Action] = {}
         self._checkpoints: dict[str, CheckpointSummary] = {}
+        self._changes: dict[str, ShapeChange] = {}
         self._views: dict[str, QueryView] = {}
         self._stale: set[str] = set()  # queries whose view must be rebuilt
 
@@ -137,6 +138,12 @@ class Window:
                 self._checkpoints[query_id] = seen
                 self._stale.add(query_id)
 
+    def set_change(self, query_id: str, change: ShapeChange) -> None:
+        """Set the change of a query's newest run that its checkpoint does not allow."""
+        with self._lock:
+            self._changes[query_id] = change
+            self._stale.add(query_id)
+
     def retire(self, query_id: str, at: float) -> None:
         """Mark a query as retired at `at`, Unix seconds."""
         with self._lock:
@@ -155,7 +162,7 @@ class Window:
                 if run is not None:
                     self._query_of.pop(run.run.run_id, None)
                     self._queries_of[run.run.agent].discard(query_id)
-                for known in (self._progress, self._actions, self._checkpoints, self._views):
+                for known in (self._progress, self._actions, self._checkpoints, self._changes, self._views):
                     known.pop(query_id, None)
 
     def forget_agents(self, agents: Iterable[str]) -> None:
@@ -286,7 +293,9 @@ class Window:
         if row is None:
             return view
         polled_at = agent.polled_at if agent is not None else None
-        return replace(view, facts=row.facts, idle_at=row.idle_at, status=row.status, polled_at=polled_at)
+        view = replace(view, facts=row.facts, idle_at=row.idle_at, status=row.status, polled_at=polled_at)
+        change = self._changes.get(query.query_id)
+        return replace(view, change=change) if change and change.run_id == row.run.run_id else view
 
 
 def _order(sample: ProgressSample) -> tuple[float, float, int]:

@@ -56,7 +56,9 @@ def explain(text: str | None, error_class: str | None = None) -> Failure:
 
 
 def headline(failure: Failure) -> str:
-    """A failure in one line: its condition, followed by the root cause if the condition is a wrapper."""
+    """A failure in one line: the change that caused it, else its condition, with the root cause inside a wrapper."""
+    if failure.change is not None:
+        return f"The query was changed: {failure.change}"
     inside = failure.root_cause or failure.message
     if failure.condition is None:
         return inside[:MAX_HEADLINE_CHARS]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from controlplane.health.context import QueryContext
 from controlplane.health.failures import explain, headline
 from controlplane.health.formatting import clock, span
+from controlplane.health.run_failure import failure_of_run
 from controlplane.model import (
     ENDING_TRIGGERS,
     Action,
@@ -60,7 +61,8 @@ def start_failed(context: QueryContext) -> Verdict | None:
     at = _start_failed_at(context)
     if at is None:
         return None
-    reason = f"Failed to start {context.ago(at)}: {_cause(context.view.start_failure)}{_checkpoint(context)}"
+    cause = _cause(explain(context.view.start_failure or ""))
+    reason = f"Failed to start {context.ago(at)}: {cause}{_checkpoint(context)}"
     return Verdict(QueryStatus.FAILED, reason)
 
 
@@ -68,7 +70,7 @@ def failure(context: QueryContext) -> Failure:
     """The cause of the status *failed*: of the last start if that failed last, else of the newest run."""
     if context.run is None or _start_failed_at(context) is not None:
         return explain(context.view.start_failure or "")
-    return explain(context.run.failure_text or "", context.run.error_class)
+    return failure_of_run(context.run, context.view.change)
 
 
 def _start_failed_at(context: QueryContext) -> float | None:
@@ -96,7 +98,9 @@ def _end_reason(end: RunEnd, run: Run, context: QueryContext) -> str:
     when = context.ago(_ended_at(context))
     after = "" if run.last_batch_id is None else f" after batch {run.last_batch_id}"
     if end is RunEnd.FAILED:
-        return f"Failed {when}{after}: {_cause(run.failure_text, run.error_class)}{_checkpoint(context)}"
+        return (
+            f"Failed {when}{after}: {_cause(failure_of_run(run, context.view.change))}{_checkpoint(context)}"
+        )
     if end is RunEnd.FINISHED:
         return f"Finished: processed all available data{_batches(run)}."
     if end is RunEnd.LOST:
@@ -121,11 +125,10 @@ def _end(run: Run, context: QueryContext) -> RunEnd:
     return RunEnd.FINISHED if by_itself else RunEnd.STOPPED
 
 
-def _cause(text: str | None, error_class: str | None = None) -> str:
+def _cause(found: Failure) -> str:
     """The name of a failure and the first sentence of its advice."""
-    if not text and not error_class:
+    if not found.text and not found.condition:
         return "the driver reported no exception."
-    found = explain(text, error_class)
     return f"{headline(found).rstrip('.')}. {found.advice.partition('. ')[0].rstrip('.')}."
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from controlplane.model import ShapeChange
 from controlplane.shapes.comparison import compare_shapes
-from controlplane.shapes.findings import ShapeFinding, ShapeVerdict, effect_of, verdict_of
+from controlplane.shapes.findings import ChangeEffect, ShapeFinding, ShapeVerdict, effect_of, verdict_of
 from controlplane.shapes.model import ShapeError, shape_from
 
 UNKNOWN = "unknown"
@@ -28,6 +29,18 @@ def comparison_document(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[
         "effect": effect_of(findings).value,
         "findings": [_document(finding) for finding in findings],
     }
+
+
+def disallowed_change(run_id: str, comparison: Mapping[str, Any] | None) -> ShapeChange | None:
+    """The gravest change in the comparison of a run's shape that the checkpoint does not allow; None without one."""
+    findings = (comparison or {}).get("findings") or ()
+    grave = [finding for finding in findings if finding["severity"] == "error"]
+    if not grave:
+        return None
+    worst = next((finding for finding in grave if finding["effect"] == ChangeEffect.FAILS), grave[0])
+    change, remedy = str(worst["change"]).rstrip("."), " ".join(worst["remedy"])
+    spark = str(worst["message"]).removeprefix(change).lstrip(". ")
+    return ShapeChange(run_id, change, spark, remedy, worst["effect"] == ChangeEffect.FAILS, len(grave) - 1)
 
 
 def _document(finding: ShapeFinding) -> dict[str, Any]:

@@ -71,6 +71,14 @@ def newest(connection: Connection, query_id: str) -> dict[str, Any] | None:
     return _first(connection, _latest(sa.select(shapes).where(shapes.c.query_id == query_id)))
 
 
+def newest_comparisons(connection: Connection) -> list[tuple[str, str, dict[str, Any] | None]]:
+    """(query id, run id, comparison) of the newest shape of each query."""
+    other = shapes.alias()
+    newest = sa.select(sa.func.max(other.c.at)).where(other.c.query_id == shapes.c.query_id).scalar_subquery()
+    query = sa.select(shapes.c.query_id, shapes.c.run_id, shapes.c.comparison).where(shapes.c.at == newest)
+    return [(row.query_id, row.run_id, row.comparison) for row in connection.execute(query)]
+
+
 def baseline(connection: Connection, owner: ShapeOwner) -> dict[str, Any] | None:
     """The shape to compare a new run's with: of the newest run that committed a batch on its checkpoint; or None.
 

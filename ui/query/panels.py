@@ -97,6 +97,8 @@ def failure(found: Json | None) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.badge("Failure", icon=":material/error:", color="red")
             st.text(visible(found.get("condition") or "unknown condition"))
+        if found.get("change"):
+            st.text(f"The query was changed: {visible(found['change'])}")
         st.text(visible(found.get("message") or ""))
         if found.get("root_cause"):
             st.code(visible(found["root_cause"]), language=None, wrap_lines=True)

@@ -123,7 +123,7 @@ def _failure(view: QueryView) -> FailureBody | None:
     run = view.run
     if view.start_failed_at is not None and (run is None or view.start_failed_at >= run.started_at):
         return render.failure_body(view.start_failure)
-    return render.failure_body(run.failure_text, run.error_class) if run else None
+    return render.run_failure_body(run, view.change) if run else None
 
 
 @router.get("/{query_id}/progress", summary="Progress, at most 2 000 points, from the store and the lake")

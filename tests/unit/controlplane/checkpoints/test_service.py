@@ -18,11 +18,13 @@ from controlplane.checkpoints.inventory import roots
 from controlplane.checkpoints.service import CheckpointService
 from controlplane.model import CheckpointSummary, QueryView
 from controlplane.store import checkpoints
+from controlplane.store import shapes as stored_shapes
 from tests.acceptance.checkpoint_files import write
 from tests.acceptance.live import eventually
 from tests.drivers import Driver
 from tests.stores import StoreHarness, sqlite_harness
 from tests.unit.controlplane.checkpoints.test_inventory_events import GOOD
+from tests.unit.controlplane.shapes import shapes
 
 
 @pytest.fixture
@@ -171,3 +173,24 @@ def test_inventory_of_an_unknown_query_is_dropped(harness: StoreHarness, service
         harness.accept(driver.line("inventory", {"id": query_id, "runId": "r1", "inventory": GOOD}))
     assert eventually(lambda: view_of(harness, known).checkpoint)
     assert set(harness.read(checkpoints.latest_reports)) == {known}
+
+
+def test_change_that_failed_is_known_with_its_run_and_after_a_restart(
+    harness: StoreHarness, service: CheckpointService
+) -> None:
+    driver, counted = Driver(), shapes.reported(shapes.aggregate())
+    for run_id, shape in (("good", counted), ("bad", shapes.reported(shapes.deduplicate(shapes.key("k"))))):
+        harness.accept(driver.started("q", run_id))
+        harness.accept(driver.status({"id": "q", "runId": run_id, "facts": {"shape": shape}}))
+        if run_id == "good":
+            harness.accept(driver.progress("q", run_id, 0))
+            assert eventually(lambda: harness.read(stored_shapes.of_run, "good"))
+        harness.accept(driver.terminated("q", run_id, None if run_id == "good" else "no state"))
+    change = eventually(lambda: view_of(harness, "q").change)
+    assert (change.run_id, change.fails) == ("bad", True)
+    assert "were aggregate and are deduplicate" in change.change
+    harness.window.load(harness.engine.connect())
+    harness.read(service.load)
+    assert view_of(harness, "q").change == change
+    harness.accept(driver.started("q", "next"))
+    assert view_of(harness, "q").change is None, "it is of an earlier run"

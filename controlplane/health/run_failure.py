@@ -1,0 +1,33 @@
+"""The failure of a run: its exception explained, or the change of the query that caused it. Pure.
+
+A run that failed before its first commit, and that changed what its checkpoint does not allow, failed because of the
+change: Spark's exception then names a symptom (a missing state directory, a number that cannot be parsed). Only a
+failure that Spark can retry at once, such as a lost executor, has a cause of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controlplane.health.failures import explain
+from controlplane.model import Failure, Run, RunEnd, ShapeChange
+
+MAX_CHANGE_CHARS = 300
+REVERT = "Revert the change, or start on a new checkpoint."
+
+
+def failure_of_run(run: Run, change: ShapeChange | None) -> Failure:
+    """Why the run failed. `change`: the disallowed change of the query's newest run, if there is one."""
+    found = explain(run.failure_text or "", run.error_class)
+    if change is None or change.run_id != run.run_id or run.last_batch_id is not None or found.retry == "now":
+        return found
+    return replace(
+        found, change=change.change[:MAX_CHANGE_CHARS], retry="never", advice=change.remedy or REVERT
+    )
+
+
+def change_that_failed(run: Run | None, change: ShapeChange | None) -> ShapeChange | None:
+    """The change, where the run failed because of it; None otherwise."""
+    if run is None or run.end is not RunEnd.FAILED or failure_of_run(run, change).change is None:
+        return None
+    return change
