@@ -166,7 +166,7 @@ def test_memory_of_state_makes_a_lost_state_folder_certain() -> None:
 
 
 def test_a_watermark_without_state_is_one_consistent_failure() -> None:
-    """It was told as a restart that runs, cannot start, and that Spark never notices."""
+    """It was reported as a restart that runs, cannot start, and that Spark never notices."""
     held = golden("files")
     watermark = put(
         "offsets/4",
