@@ -96,7 +96,7 @@ class Fleet:
             RunFacts("processing_time", 10.0, "/checkpoint", sink="delta"),
             tuple(reports),
             status=StatusSample(NOW - 3, run_id, "Waiting for next trigger", True, False, 0, 4, NOW - 6),
-            polled_at=NOW - 3,
+            polls=(NOW - 3,),
         )
 
     def _report(

@@ -219,10 +219,10 @@ class ProgressSample:
 
 @dataclass(frozen=True)
 class StatusSample:
-    """The polled `query.status` of one active run.
+    """The polled `query.status` of one active run. `at`: when the agent asked Spark for it.
 
-    `tasks_completed`: tasks of the running batch that have finished; `last_task_at`: when the agent last saw
-    that count rise, None if never.
+    `tasks_completed`: tasks of the running batch that have finished, as of `tasks_at`; the count has not
+    changed since `tasks_since`. `last_task_at`: when the agent last saw it rise, None if never.
     """
 
     at: float
@@ -233,6 +233,8 @@ class StatusSample:
     tasks_active: int | None = None
     tasks_completed: int | None = None
     last_task_at: float | None = None
+    tasks_at: float | None = None
+    tasks_since: float | None = None
 
     @property
     def epoch(self) -> int | None:
@@ -331,7 +333,7 @@ class QueryView:
     progress: tuple[ProgressSample, ...] = ()  # oldest first, of all runs, at most the window's length
     idle_at: float | None = None  # last idle event of the newest run
     status: StatusSample | None = None  # last poll that listed the newest run
-    polled_at: float | None = None  # last poll of the run's agent, whether it listed the run or not
+    polls: tuple[float, ...] = ()  # when the run's agent listed its queries, see `AgentRow.polls`
     start_failed_at: float | None = None
     start_failure: str | None = None
     action: Action | None = None  # the action under way, if any

@@ -56,12 +56,13 @@ NOTHING = ReportedBatches()
 class AgentRow:
     """An agent with columns that only the store and the unit of work need.
 
-    `described_at`: time of its newest event; `info`: its last app_started and heartbeat.
+    `described_at`: time of its newest event; `info`: its last app_started and heartbeat. `polls`: when it
+    last listed all queries of its driver, oldest first, see `controlplane.health.polls`.
     """
 
     agent: Agent
     described_at: float = 0.0
-    polled_at: float | None = None
+    polls: tuple[float, ...] = ()
     end_exception: str | None = None
     pruned_seq: int = 0
     info: Mapping[str, Any] = field(default_factory=dict)

@@ -76,4 +76,5 @@ class Driver:
         return self.line("terminated", {"id": query_id, "runId": run_id, "exception": exception}, at)
 
     def status(self, *entries: dict[str, Any], at: float | None = None) -> bytes:
-        return self.line("status", {"queries": list(entries)}, at)
+        listed_at = BEGIN + self.seq + 1 if at is None else at
+        return self.line("status", {"queries": list(entries), "listedAt": listed_at}, at)

@@ -20,6 +20,7 @@ from typing import Any
 from controlplane.events import gaps, progress
 from controlplane.events.parsing import ParsedEvent, query_name
 from controlplane.events.run_resolution import count_failure, resolve_runs, with_naming
+from controlplane.health import polls
 from controlplane.model import Agent, ProgressSample, Run, RunFacts
 from controlplane.records import AgentRow, QueryNaming, QueryRow, RunRow, UnitOfWork
 from listeners.protocol import wire
@@ -184,14 +185,15 @@ def _on_status(unit: UnitOfWork, parsed: ParsedEvent) -> None:
     event = parsed.event
     for entry in parsed.entries:
         query = _query(unit, event, entry.query_id, entry.name)
-        row = _on_run(unit, replace(parsed, run_id=entry.status.run_id), query, alive=entry.active)
+        asked = replace(event, at=entry.status.at)
+        row = _on_run(unit, ParsedEvent(asked, run_id=entry.status.run_id), query, alive=entry.active)
         row = replace(row, facts=_merged(row.facts, entry.facts))
         if entry.active and (row.status is None or entry.status.at >= row.status.at):
             row = replace(row, status=entry.status)
         _name(unit, row, event, entry.name)
     agent = unit.agents[event.agent]
-    if event.data.get("partial") is not True:  # a partial poll does not show that a query is gone
-        unit.put_agent(replace(agent, polled_at=_later(agent.polled_at, event.at)))
+    if parsed.listed_at is not None:
+        unit.put_agent(replace(agent, polls=polls.with_poll(agent.polls, parsed.listed_at)))
 
 
 def _on_agent_info(unit: UnitOfWork, parsed: ParsedEvent) -> None:

@@ -35,6 +35,8 @@ class ParsedEvent:
     run_id: str | None = None
     sample: ProgressSample | None = None
     entries: tuple[StatusEntry, ...] = ()
+    #: Of a status event: when the agent listed all queries of its driver; None if it could not.
+    listed_at: float | None = None
     #: Stored unparsed: applying the event raised an unexpected error, and the event must not be lost.
     raw: bool = False
 
@@ -44,8 +46,11 @@ class ParsedEvent:
         return None if self.sample is None or progress.is_idle(self.sample) else self.sample
 
 
-def parse(event: wire.Event) -> ParsedEvent:
-    """Parse an event; ValueError names the error in its data."""
+def parse(event: wire.Event, shift: float = 0.0) -> ParsedEvent:
+    """Parse an event; ValueError names the error in its data.
+
+    `shift`: seconds by which `event.at` was corrected; other times of the agent's clock get the same.
+    """
     data = event.data
     match event.type:
         case "progress":
@@ -60,9 +65,9 @@ def parse(event: wire.Event) -> ParsedEvent:
         case "start_failed":
             return ParsedEvent(event, progress.text(data.get("id"), 64))
         case "status":
-            return ParsedEvent(
-                event, entries=tuple(_entry(item, event.at) for item in progress.items(data.get("queries")))
-            )
+            entries = tuple(_entry(item, event.at, shift) for item in progress.items(data.get("queries")))
+            listed_at = progress.listed_at(data, event.at, shift)
+            return ParsedEvent(event, entries=entries, listed_at=listed_at)
         case _:
             return ParsedEvent(event, progress.text(data.get("id"), 64), progress.text(data.get("runId"), 64))
 
@@ -73,11 +78,11 @@ def named_ids(event: wire.Event) -> Iterator[str]:
         yield from (name for name in (data.get("id"), data.get("runId")) if isinstance(name, str))
 
 
-def _entry(data: Mapping[str, Any], at: float) -> StatusEntry:
+def _entry(data: Mapping[str, Any], at: float, shift: float) -> StatusEntry:
     return StatusEntry(
         progress.identity(data, "id"),
         query_name(data),
-        progress.status(data, at),
+        progress.status(data, at, shift),
         progress.facts(data.get("facts")),
         active=data.get("active") is not False,
     )

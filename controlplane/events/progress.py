@@ -20,6 +20,8 @@ from listeners.protocol.errors import WireError
 
 MAX_WHOLE = 2**63 - 1
 MAX_OFFSET_DEPTH = 4
+#: How long a driver may need to list and describe its queries, where its agent does not report it.
+MAX_PROBE_SECONDS = 60.0
 #: Without data, Spark <= 3.4 writes a progress report that repeats the last batch id and has only these
 #: phases.
 IDLE_PHASES = frozenset(("latestOffset", "getOffset", "setOffsetRange", "getEndOffset", "triggerExecution"))
@@ -281,18 +283,40 @@ def _collect(value: Any, path: str, found: dict[str, float], depth: int) -> None
 # -- polled status ---------------------------------------------------------------------------------
 
 
-def status(data: Mapping[str, Any], at: float) -> StatusSample:
-    """Convert one entry of a status event; ValueError if it has no run id."""
+def status(data: Mapping[str, Any], at: float, shift: float = 0.0) -> StatusSample:
+    """Convert one entry of a status event; ValueError if it has no run id.
+
+    `at`: the event's time; `shift`: seconds to add to the times in `data`, which are by the agent's clock.
+    """
     return StatusSample(
-        at=at,
+        at=at if (asked_at := _moment(data, "at", shift)) is None else min(at, asked_at),
         run_id=identity(data, "runId"),
         message=text(data.get("message"), 500) or "",
         data_available=data.get("isDataAvailable") is True,
         trigger_active=data.get("isTriggerActive") is True,
         tasks_active=_known_count(data.get("tasksActive")),
         tasks_completed=_known_count(data.get("tasksCompleted")),
-        last_task_at=unix_seconds(data.get("lastTaskAt")),
+        last_task_at=_moment(data, "lastTaskAt", shift),
+        tasks_at=_moment(data, "tasksAt", shift),
+        tasks_since=_moment(data, "tasksSince", shift),
     )
+
+
+def _moment(data: Mapping[str, Any], key: str, shift: float) -> float | None:
+    """A time in an agent's data, corrected by `shift`; None if it is unknown."""
+    at = unix_seconds(data.get(key))
+    return None if at is None else max(0.0, at + shift)
+
+
+def listed_at(data: Mapping[str, Any], at: float, shift: float = 0.0) -> float | None:
+    """When the agent of a status event listed its queries; None if a session did not answer.
+
+    An agent that does not report this time may have needed `MAX_PROBE_SECONDS` since then.
+    """
+    if data.get("partial") is True:
+        return None
+    listed = _moment(data, "listedAt", shift)
+    return max(0.0, at - MAX_PROBE_SECONDS) if listed is None else min(at, listed)
 
 
 def facts(data: Any) -> RunFacts:

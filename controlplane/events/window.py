@@ -292,8 +292,8 @@ class Window:
         )
         if row is None:
             return view
-        polled_at = agent.polled_at if agent is not None else None
-        view = replace(view, facts=row.facts, idle_at=row.idle_at, status=row.status, polled_at=polled_at)
+        polls = agent.polls if agent is not None else ()
+        view = replace(view, facts=row.facts, idle_at=row.idle_at, status=row.status, polls=polls)
         change = self._changes.get(query.query_id)
         return replace(view, change=change) if change and change.run_id == row.run.run_id else view
 

@@ -107,11 +107,16 @@ class QueryContext:
 
     @property
     def seconds_without_task(self) -> float | None:
-        """Seconds since a task of the batch finished, or since the batch began; None where tasks are unknown."""
+        """Seconds for which no task of the batch has finished; None where tasks are unknown.
+
+        Counted from the first poll with the current number of tasks to the last one: what finished before or
+        after these is unknown.
+        """
         status = self.fresh_status
         if status is None or _lacks_tasks(status):
             return None
-        return self.now - max(self.last_activity_at, status.last_task_at or 0.0)
+        since = max(self.last_activity_at, status.last_task_at or 0.0, status.tasks_since or 0.0)
+        return max(0.0, (status.tasks_at or self.now) - since)
 
     @property
     def busy_after(self) -> float:
@@ -138,7 +143,7 @@ class QueryContext:
     def last_contact_at(self) -> float:
         """When the query's driver last sent anything."""
         view = self.view
-        known = [view.status.at if view.status else None, view.polled_at, view.idle_at]
+        known = [view.status.at if view.status else None, *view.polls[-1:], view.idle_at]
         known += [
             view.agent.last_seen_at if view.agent else None,
             view.progress[-1].at if view.progress else None,
@@ -148,9 +153,13 @@ class QueryContext:
     @property
     def silent(self) -> bool:
         """Whether the driver sends nothing any more although it has not reported its end."""
+        return self.silent_for > self.limits.silent_seconds
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since the last event or heartbeat that this server could receive; 0.0 if the driver ended."""
         ended = self.view.agent is not None and self.view.agent.ended_at is not None
-        since = max(self.last_contact_at, self.listening_since)
-        return not ended and self.now - since > self.limits.silent_seconds
+        return 0.0 if ended else self.now - max(self.last_contact_at, self.listening_since)
 
     def ago(self, at: float) -> str:
         """`3 min 20 s ago`."""

@@ -8,6 +8,7 @@ busy, running. Called by the API and by the periodic task that records status ch
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from controlplane.health import lag, terminal_status
 from controlplane.health.context import QueryContext, context_at
@@ -21,10 +22,20 @@ def judge(
 ) -> Verdict:
     """Return the status of a query at `now` (Unix seconds) and its reason.
 
-    `listening_since`: when the server started; agents have a minute from then to send their first heartbeat.
+    `listening_since`: when the server started; from then agents have the time of
+    `Thresholds.silent_seconds` to send a heartbeat.
     """
     context = context_at(view, now, limits, listening_since)
-    return next(verdict for step in STEPS if (verdict := step(context)) is not None)
+    verdict = next(verdict for step in STEPS if (verdict := step(context)) is not None)
+    return replace(verdict, reason=verdict.reason + _missed_heartbeats(context))
+
+
+def _missed_heartbeats(context: QueryContext) -> str:
+    """A note while the driver of an active query is silent, but not for long enough to be lost."""
+    limits, silence = context.limits, context.silent_for
+    if not context.active or not limits.unresponsive_seconds < silence <= limits.silent_seconds:
+        return ""
+    return f" No heartbeat from the driver for {span(silence)} (expected every 10 s)."
 
 
 def _idle(context: QueryContext) -> Verdict | None:

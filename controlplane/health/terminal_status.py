@@ -6,6 +6,7 @@ order.
 
 from __future__ import annotations
 
+from controlplane.health import polls
 from controlplane.health.context import QueryContext
 from controlplane.health.failures import explain, headline
 from controlplane.health.formatting import clock, span
@@ -163,10 +164,15 @@ def never_ran(context: QueryContext) -> Verdict | None:
 
 
 def disappeared(context: QueryContext) -> Verdict | None:
-    """The driver is alive and lists its queries, and this one is no longer among them."""
-    polled_at, status = context.view.polled_at, context.view.status
+    """The driver is alive and lists its queries, and this one is no longer among them.
+
+    Spark reports an end after the query has left the list, so lists must lack it for as long as that may take.
+    A query that starts after a list was taken is not missing from it.
+    """
+    status, listed = context.view.status, context.view.polls
     seen = max(context.last_activity_at, status.at if status else 0.0)
-    if polled_at is None or polled_at - seen < context.limits.vanished_seconds:
+    missed_at = polls.first_after(listed, seen)
+    if missed_at is None or listed[-1] - missed_at < context.limits.vanished_seconds:
         return None
     finding = "Lost: the driver is alive but the query has disappeared from it"
     return Verdict(QueryStatus.LOST, f"{finding}; last seen {context.ago(seen)}.")

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 class Thresholds:
     """Seconds, rows and counts. `T` is the trigger interval, `B` the 95th percentile of batch durations."""
 
-    #: An agent sends a heartbeat every 10 s. After six missed ones it is lost; after three, requests that
-    #: wait for it mention its silence, and another driver's run may take over.
-    silent_seconds: float = 60.0
+    #: An agent sends a heartbeat every 10 s, and on a slow host or network a request takes up to a minute.
+    #: After both, and 20 s for its threads, it is lost. After three missed heartbeats verdicts and requests
+    #: that wait for it mention its silence.
+    silent_seconds: float = 90.0
     unresponsive_seconds: float = 30.0
-    #: An agent polls its queries every 10 s: this long after a run's last activity two polls have missed it.
-    vanished_seconds: float = 15.0
+    #: A slow driver reports the end of a query up to a minute after the query has left the list of active
+    #: queries. It has disappeared when lists lack it for longer.
+    vanished_seconds: float = 75.0
     #: Burrow's window: this many samples, stretched (and thinned again) to this duration for sub-second
     #: batches.
     trend_samples: int = 10

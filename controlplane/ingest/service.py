@@ -237,8 +237,8 @@ class _RequestReader:
         self.allowed = True
         offset = self._clock.of(event.agent)
         heartbeat_at = self._clock.received(event.at, self._now) if event.type == "heartbeat" else None
-        event = replace(event, at=corrected(event.at, offset, self._now))
-        parsed = parse(event)
+        at = corrected(event.at, offset, self._now)
+        parsed = parse(replace(event, at=at), at - event.at)
         kept = without_listing(event.data) if event.type == "inventory" else event.data
         blob = self._packer.pack(blobs.pack_json(kept))
         return PreparedEvent(number, parsed, offset, self._packer.dictionary, blob, heartbeat_at)

@@ -40,10 +40,11 @@ def agent_row(row: RowMapping) -> AgentRow:
     """A row of `agents` as an AgentRow."""
     info = dict(row["info"])
     labels = info.pop("labels", {})
+    polls = info.pop("polls", None) or ([] if row["polled_at"] is None else [row["polled_at"]])
     return AgentRow(
         agent=Agent(**{name: row[name] for name in AGENT_FIELDS}, labels=labels),
         described_at=row["described_at"],
-        polled_at=row["polled_at"],
+        polls=tuple(polls),
         end_exception=row["end_exception"],
         pruned_seq=row["pruned_seq"],
         info=info,
@@ -98,9 +99,9 @@ def run_of(row: RowMapping) -> Run:
 def agent_values(row: AgentRow) -> dict[str, Any]:
     """The columns of `agents` for this row."""
     values = {name: getattr(row.agent, name) for name in AGENT_FIELDS}
-    extra = ("described_at", "polled_at", "end_exception", "pruned_seq")
-    info = {**row.info, "labels": dict(row.agent.labels)}
-    return values | {name: getattr(row, name) for name in extra} | {"info": info}
+    extra = {name: getattr(row, name) for name in ("described_at", "end_exception", "pruned_seq")}
+    info = {**row.info, "labels": dict(row.agent.labels), "polls": list(row.polls)}
+    return values | extra | {"polled_at": max(row.polls, default=None), "info": info}
 
 
 def query_values(row: QueryRow) -> dict[str, Any]:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from listeners.queries import restarting
 from listeners.queries.registry import RegisteredQuery, Registry
 from listeners.spark.engine import Engine, SparkRun
 from listeners.spark.sessions import engine_of
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -23,7 +26,8 @@ class _RunProbe:
     """State of one run over the last rounds."""
 
     trigger_rounds: int = 0
-    tasks_completed: int | None = None
+    tasks: tuple[int, int] | None = None
+    tasks_since: float | None = None
     last_task_at: float | None = None
     reported: tuple[Any, ...] | None = None
 
@@ -46,35 +50,38 @@ class Prober:
         self._registry, self._sessions, self._clock, self._redact = registry, sessions, clock, redact
         self._engine_of, self._shapes = engine_of, shapes
         self._probes: dict[str, _RunProbe] = {}
-        #: Executors and heap as of the last round. The next heartbeat reads them without waiting for the JVM.
+        #: Executors and heap as of the last round that reported them. The next heartbeat reads them without
+        #: waiting for the JVM.
         self.driver: dict[str, Any] = {}
 
     def probe(self) -> dict[str, Any]:
         """The `data` of a status event. Raises if no session answered.
 
-        `partial` means that some session did not answer: a query that is not listed may belong to it.
+        `listedAt`: when the sessions were asked for their queries, Unix seconds. A query that is not listed
+        had ended by then, or started later. `partial`: some session did not answer, and a query that is not
+        listed may belong to it. Each query has `at`, as its status may be read much later than the list.
         """
-        sessions, found, failures = list(self._sessions()), [], []
-        for session in sessions:
-            try:
-                found += self._active(session)
-            except Exception as error:
-                failures.append(error)
-        if failures and len(failures) == len(sessions):
+        sessions, listed_at = list(self._sessions()), self._clock()
+        failures: list[Exception] = []
+        listed = _collect(sessions, self._active, failures)
+        silent = len(failures) == len(sessions)
+        found = _collect(listed, lambda active: [self._describe(*active)], failures)
+        if failures and (silent or (listed and not found)):
             self.driver = {}
             raise failures[0]
-        self.driver = self._driver_figures(sessions)
-        alive = {query["runId"] for query in found}
+        self.driver = self._driver_figures(sessions) or self.driver
+        alive = {run.run_id for _, _, run in listed}
         self._probes = {
             run_id: probe_state for run_id, probe_state in self._probes.items() if run_id in alive
         }
         found += [self._describe_ended(entry) for entry in self._unreported_ends(alive)]
         self._registry.trim()
-        return {"queries": found, "partial": True} if failures else {"queries": found}
+        status: dict[str, Any] = {"queries": found, "listedAt": listed_at}
+        return {**status, "partial": True} if failures else status
 
-    def _active(self, session: Any) -> list[dict[str, Any]]:
+    def _active(self, session: Any) -> list[tuple[Engine, Any, SparkRun]]:
         engine = self._engine_of(session)
-        return [self._describe(engine, session, run) for run in engine.active(session)]
+        return [(engine, session, run) for run in engine.active(session)]
 
     def _driver_figures(self, sessions: list[Any]) -> dict[str, Any]:
         """Executors and heap, from any session: they share the driver.
@@ -102,8 +109,10 @@ class Prober:
         }
 
     def _describe(self, engine: Engine, session: Any, run: SparkRun) -> dict[str, Any]:
+        at = self._clock()
         probe_state, status = self._probes.setdefault(run.run_id, _RunProbe()), run.status()
         document: dict[str, Any] = {
+            "at": at,
             "id": run.query_id,
             "runId": run.run_id,
             "name": run.name,
@@ -118,15 +127,23 @@ class Prober:
         return document
 
     def _tasks(self, engine: Engine, session: Any, run: SparkRun, probe_state: _RunProbe) -> dict[str, Any]:
+        """`tasksSince`: when this count of tasks was first seen, as of `tasksAt`, when it was last seen."""
         figures = engine.tasks(session, run.run_id) if probe_state.trigger_rounds >= 2 else None
         if figures is None:
-            probe_state.tasks_completed = None
+            probe_state.tasks = None
             return {"lastTaskAt": probe_state.last_task_at}
-        running, completed = figures
-        if probe_state.tasks_completed is not None and completed != probe_state.tasks_completed:
-            probe_state.last_task_at = self._clock()
-        probe_state.tasks_completed = completed
-        return {"tasksActive": running, "tasksCompleted": completed, "lastTaskAt": probe_state.last_task_at}
+        now, finished = self._clock(), (figures.completed, figures.job)
+        if finished != probe_state.tasks:
+            if probe_state.tasks is not None:
+                probe_state.last_task_at = now
+            probe_state.tasks, probe_state.tasks_since = finished, now
+        return {
+            "tasksActive": figures.active,
+            "tasksCompleted": figures.completed,
+            "tasksAt": now,
+            "tasksSince": probe_state.tasks_since,
+            "lastTaskAt": probe_state.last_task_at,
+        }
 
     def _facts_if_new(self, run: SparkRun, probe_state: _RunProbe) -> dict[str, Any]:
         entry = self._registry.entry(run.query_id)
@@ -157,3 +174,16 @@ class Prober:
         if self._shapes and (reported is None or reported[0] != run.run_id):
             found["shape"] = run.shape(self._redact)
         return found
+
+
+def _collect(
+    items: Iterable[Item], read: Callable[[Item], list[Found]], failures: list[Exception]
+) -> list[Found]:
+    """What `read` returns for each item; an item for which it raises adds to `failures`."""
+    found: list[Found] = []
+    for item in items:
+        try:
+            found += read(item)
+        except Exception as error:
+            failures.append(error)
+    return found

@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from listeners.protocol.wire import JVM_EXITED, NO_ANSWER
 from listeners.spark import plans
-from listeners.spark.engine import SparkOutage, SparkRun, SparkStatus, Start
+from listeners.spark.engine import SparkOutage, SparkRun, SparkStatus, SparkTasks, Start
 
 POOL = "spark.scheduler.pool"
 #: Stack frames in a thread state, without the frames of Java and py4j.
@@ -185,7 +185,7 @@ class ClassicEngine:
         """
         return _unreachable(run) and _unreachable(run)
 
-    def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
+    def tasks(self, session: Any, run_id: str) -> SparkTasks | None:
         return tasks(session, run_id)
 
     def driver_figures(self, session: Any) -> dict[str, Any]:
@@ -259,18 +259,19 @@ def ids(jsq: Any) -> tuple[str, str, str | None]:
     return jsq.id().toString(), jsq.runId().toString(), jsq.name()
 
 
-def tasks(session: Any, run_id: str) -> tuple[int, int]:
-    """(active, completed) tasks of the newest jobs of a query; its job group is its run id."""
+def tasks(session: Any, run_id: str) -> SparkTasks:
+    """The tasks of the newest jobs of a query; its job group is its run id."""
     tracker = session.sparkContext._jsc.statusTracker()
-    running = completed = 0
-    for job in sorted(_numbers(session, tracker.getJobIdsForGroup(run_id)), reverse=True)[:3]:
+    jobs = sorted(_numbers(session, tracker.getJobIdsForGroup(run_id)), reverse=True)
+    active = completed = 0
+    for job in jobs[:3]:
         info = tracker.getJobInfo(job)
         for stage in _numbers(session, info.stageIds())[:50] if info is not None else []:
             figures = tracker.getStageInfo(stage)
             if figures is not None:
-                running += figures.numActiveTasks()
+                active += figures.numActiveTasks()
                 completed += figures.numCompletedTasks()
-    return running, completed
+    return SparkTasks(active, completed, max(jobs, default=-1))
 
 
 def _numbers(session: Any, array: Any) -> list[int]:

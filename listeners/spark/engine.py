@@ -31,6 +31,14 @@ class SparkOutage(NamedTuple):
     by_sigterm: bool = False
 
 
+class SparkTasks(NamedTuple):
+    """Tasks of a run's newest jobs, and the id of the newest of them: many small jobs have equal counts."""
+
+    active: int
+    completed: int
+    job: int
+
+
 class SparkRun(Protocol):
     """One run of a query. Every call asks Spark, so it must not run on Spark's callback threads."""
 
@@ -144,8 +152,8 @@ class Engine(Protocol):
         None otherwise, also if Spark only does not answer now.
         """
 
-    def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
-        """(active, completed) tasks of the run's newest jobs; None if unknown."""
+    def tasks(self, session: Any, run_id: str) -> SparkTasks | None:
+        """The tasks of the run's newest jobs; None if unknown."""
 
     def driver_figures(self, session: Any) -> dict[str, Any]:
         """`executors` and `driver` {heapUsed, heapMax} in bytes; empty if unknown."""

@@ -96,7 +96,7 @@ class QueryHistory:
             progress=tuple(self.reports[max(0, place - self.length) : place]),
             idle_at=self._rested_at(row, t),
             status=None,
-            polled_at=None,
+            polls=(),
             start_failed_at=_by(view.start_failed_at, t),
             retired_at=_by(view.retired_at, t),
             action=None,

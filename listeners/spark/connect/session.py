@@ -17,7 +17,7 @@ from listeners.spark.connect import bus, calls
 from listeners.spark.connect import plan as connect_plan
 from listeners.spark.connect.event_dedup import report_key
 from listeners.spark.connect.events import EventStream
-from listeners.spark.engine import SparkOutage, SparkRun, SparkStatus, Start
+from listeners.spark.engine import SparkOutage, SparkRun, SparkStatus, SparkTasks, Start
 from listeners.spark.patching import Patches
 
 LOCATION = "spark.sql.streaming.checkpointLocation"
@@ -211,7 +211,7 @@ class ConnectEngine:
             return None if error.retryable else error
         return None
 
-    def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
+    def tasks(self, session: Any, run_id: str) -> SparkTasks | None:
         """None: a client cannot see the driver's jobs."""
         return None
 

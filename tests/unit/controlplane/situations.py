@@ -135,7 +135,7 @@ def view(**changes: Any) -> QueryView:
         "facts": RunFacts(trigger="processing_time", trigger_interval=10.0),
         "progress": batches([0] * 12),
         "status": status(),
-        "polled_at": NOW - 3,
+        "polls": (NOW - 3,),
     }
     return QueryView(**{**values, **changes})
 

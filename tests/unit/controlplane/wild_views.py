@@ -88,7 +88,7 @@ views_ = st.builds(
     progress=st.lists(samples_, max_size=14).map(tuple),
     idle_at=maybe,
     status=st.none() | statuses_,
-    polled_at=maybe,
+    polls=st.lists(moments, max_size=4).map(sorted).map(tuple),
     start_failed_at=maybe,
     start_failure=st.none() | few_text,
     action=st.none() | actions_,

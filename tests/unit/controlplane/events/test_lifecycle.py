@@ -299,7 +299,29 @@ def test_polls_bring_status_facts_and_the_time_of_the_poll() -> None:
     row = ledger.runs["r"]
     assert row.status is not None
     assert (row.status.message, row.facts.checkpoint) == ("Waiting for data to arrive", "/c")
-    assert ledger.agents[driver.agent].polled_at == BEGIN + 2
+    assert ledger.agents[driver.agent].polls == (BEGIN + 1,)
+
+
+def test_the_times_in_a_status_are_corrected_like_that_of_the_event() -> None:
+    driver, slow = Driver(), 600.0  # the agent's clock is ten minutes behind
+    entry = listed("q", "r", at=BEGIN - slow, lastTaskAt=BEGIN - slow + 1, tasksSince=BEGIN - slow + 2)
+    event = wire.decode_event(driver.line("status", {"queries": [entry], "listedAt": BEGIN - slow - 3}))
+    parsed = parse(replace(event, at=BEGIN + 9), shift=slow)
+    status = parsed.entries[0].status
+    assert (status.at, status.last_task_at, status.tasks_since) == (BEGIN, BEGIN + 1, BEGIN + 2)
+    assert parsed.listed_at == BEGIN - 3
+
+
+def test_each_query_of_a_status_was_seen_when_spark_answered_for_it() -> None:
+    driver = Driver()
+    row = reported(driver.status(listed("q", "r", at=BEGIN - 40), at=BEGIN)).runs["r"]
+    assert (row.run.started_at, row.last_event_at) == (BEGIN - 40, BEGIN - 40)
+
+
+def test_a_status_without_the_time_of_its_list_may_have_taken_a_minute() -> None:
+    driver = Driver()
+    ledger = reported(driver.line("status", {"queries": []}, at=BEGIN))
+    assert ledger.agents[driver.agent].polls == (BEGIN - 60,)
 
 
 def test_a_poll_that_could_not_ask_every_session_is_no_poll_of_the_others() -> None:
@@ -307,7 +329,7 @@ def test_a_poll_that_could_not_ask_every_session_is_no_poll_of_the_others() -> N
     ledger = reported(
         driver.status(listed("q", "r")), driver.line("status", {"queries": [], "partial": True})
     )
-    assert ledger.agents[driver.agent].polled_at == BEGIN + 1
+    assert ledger.agents[driver.agent].polls == (BEGIN + 1,)
 
 
 def test_a_failed_start_is_noted_on_the_query_it_was_meant_for() -> None:
@@ -427,6 +449,8 @@ def story() -> list[bytes]:
         item.line("app_started", {"actions": "stop"}),
         item.started("q", "r1"),
         item.status(listed("q", "r1", facts={"trigger": "processing_time"})),
+        item.status(listed("q", "r1", at=BEGIN + 2), at=BEGIN + 14),
+        item.status(at=BEGIN + 29),
         item.progress("q", "r1", 0),
         item.progress("q", "r1", 1),
         item.line("idle", {"id": "q", "runId": "r1"}),

@@ -45,7 +45,7 @@ CASES = [
     ),
     Case(
         "a start whose status is not polled",
-        view(run=run(started_at=NOW - 300), progress=(), status=None, polled_at=None),
+        view(run=run(started_at=NOW - 300), progress=(), status=None, polls=()),
         QueryStatus.STARTING,
         "started 5 min ago",
     ),
@@ -191,7 +191,7 @@ CASES = [
     Case(
         "no longer polled, and silent for longer than any batch",
         view(
-            progress=batches([0] * 12, last_at=NOW - 3000), status=status(at=NOW - 2990), polled_at=NOW - 2990
+            progress=batches([0] * 12, last_at=NOW - 3000), status=status(at=NOW - 2990), polls=(NOW - 2990,)
         ),
         QueryStatus.BUSY,
         "its task activity is unknown",

@@ -6,7 +6,7 @@ import pytest
 
 from listeners.queries.prober import Prober
 from listeners.queries.registry import Registry
-from listeners.spark.engine import SparkStatus, Start
+from listeners.spark.engine import SparkStatus, SparkTasks, Start
 from tests.unit.listeners.fake_spark import ENGINE, FakeEngine, JavaQuery, Query, Session, Writer
 
 
@@ -35,7 +35,9 @@ def driver():
     query = Query(JavaQuery("q", "r1", "orders"))
     start = Start("start", None, writer, (), {}, session, registry.touch(writer), ENGINE)
     registry.started(query, start, session, ENGINE)
-    state = SimpleNamespace(message="Processing new data", active=True, tasks=(2, 10), asked=0, now=100.0)
+    state = SimpleNamespace(
+        message="Processing new data", active=True, tasks=SparkTasks(2, 10, 1), asked=0, now=100.0
+    )
 
     prober = Prober(
         registry, lambda: [session], lambda: state.now, engine_of=lambda session: Seen(query, state)
@@ -55,10 +57,53 @@ def test_tasks_are_counted_only_in_a_long_trigger(driver):
 def test_rising_count_sets_the_time_of_the_last_task(driver):
     driver.probe()
     assert driver.probe()["lastTaskAt"] is None
-    driver.tasks, driver.now = (2, 11), 110.0
+    driver.tasks, driver.now = SparkTasks(2, 11, 1), 110.0
     assert driver.probe()["lastTaskAt"] == 110.0
     driver.now = 120.0
     assert driver.probe()["lastTaskAt"] == 110.0
+    driver.tasks, driver.now = SparkTasks(1, 11, 2), 130.0
+    assert driver.probe()["lastTaskAt"] == 130.0
+
+
+def test_unchanged_count_has_the_times_of_its_first_and_last_poll(driver):
+    driver.probe()
+    times = []
+    for driver.now in (110.0, 170.0, 180.0):
+        document = driver.probe()
+        times.append((document["tasksSince"], document["tasksAt"]))
+    assert times == [(110.0, 110.0), (110.0, 170.0), (110.0, 180.0)]
+
+
+def test_status_has_the_times_of_the_list_and_of_each_answer(driver):
+    """The server must not count a query as gone that started while a slow Spark described the others."""
+
+    def slow_answer():
+        driver.now += 40.0
+        return SparkStatus("Processing new data", True, True)
+
+    engine = Seen(driver.query, driver)
+    run = ENGINE.run(driver.query)
+    run.status = slow_answer
+    engine.active = lambda session: [run, run]
+    prober = Prober(
+        driver.registry, lambda: [Session()], lambda: driver.now, engine_of=lambda session: engine
+    )
+    status = prober.probe()
+    assert (status["listedAt"], [query["at"] for query in status["queries"]]) == (100.0, [100.0, 140.0])
+
+
+def test_query_that_cannot_be_described_makes_the_status_partial(driver):
+    engine = Seen(driver.query, driver)
+    good, bad = ENGINE.run(driver.query), ENGINE.run(Query(JavaQuery("p", "r2", "prices")))
+    good.status = lambda: SparkStatus("Processing new data", True, True)
+    bad.status = lambda: fail(None)
+    engine.active = lambda session: [bad, good]
+    prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
+    status = prober.probe()
+    assert (status["partial"], [query["id"] for query in status["queries"]]) == (True, ["q"])
+    engine.active = lambda session: [bad]
+    with pytest.raises(ConnectionError):
+        prober.probe()
 
 
 def test_facts_are_sent_again_when_the_restart_method_changes(driver):
@@ -94,11 +139,14 @@ def test_run_that_ended_before_any_round_is_described_once(driver):
     assert prober.probe()["queries"] == []
 
 
-def test_executors_and_heap_are_those_of_the_last_round(driver):
+def test_executors_and_heap_are_kept_while_spark_answers(driver):
     figures = {"executors": 2, "driver": {"heapUsed": 5, "heapMax": 9}}
     engine = Seen(driver.query, driver, lambda: figures)
     prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
     assert prober.driver == {}
+    prober.probe()
+    assert prober.driver == figures
+    engine.driver_figures = lambda session: {}
     prober.probe()
     assert prober.driver == figures
     engine.active = fail
