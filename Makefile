@@ -90,7 +90,7 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	@for script in $(filter-out bench/serving.py,$(wildcard bench/*.py)); do echo "== $$script"; \
+	@for script in $(filter-out bench/serving.py bench/simulated_drivers.py,$(wildcard bench/*.py)); do echo "== $$script"; \
 		$(WITH_JAVA) $(BIN)/python "$$script" $(if $(QUICK),--quick); done
 
 # uv resolves for every Python and platform at once; nothing else needs it.

@@ -21,8 +21,11 @@ READY_SECONDS = 30.0
 
 
 @contextlib.contextmanager
-def served(data_dir: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The server's address and process; ended in good order where the caller has not done so."""
+def served(data_dir: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The server's address and process; ended in good order where the caller has not done so.
+
+    `options`: further options of `controlplane serve`.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -35,6 +38,7 @@ def served(data_dir: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         str(port),
         "--data-dir",
         str(data_dir),
+        *options,
     ]
     url = f"http://127.0.0.1:{port}"
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
