@@ -95,6 +95,25 @@ class Agent:
 
 
 @dataclass(frozen=True)
+class HostLoad:
+    """Load of an agent's host as of a heartbeat at `at`; sizes in bytes, limits and counts in CPUs.
+
+    `of_client`: the host is that of a Spark Connect client, not the driver's. The ratios are shares of time.
+    """
+
+    at: float
+    of_client: bool = False
+    load: float | None = None  # 1-minute average
+    cpus: float | None = None
+    cpu_limit: float | None = None
+    throttled_ratio: float | None = None
+    throttled_seconds: float | None = None
+    memory_total: float | None = None
+    memory_available: float | None = None
+    memory_pressure: float | None = None
+
+
+@dataclass(frozen=True)
 class Failure:
     """Why a run or a start failed. `condition` is the innermost known error condition of Spark.
 
@@ -340,6 +359,8 @@ class QueryView:
     retired_at: float | None = None
     checkpoint: CheckpointSummary | None = None  # the newest inventory's verdict
     change: ShapeChange | None = None  # of the newest run
+    host: HostLoad | None = None  # of the run's agent, in its last heartbeat
+    overload: HostLoad | None = None  # in its last heartbeat that showed an overload
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,9 @@ NOTHING = ReportedBatches()
 class AgentRow:
     """An agent with columns that only the store and the unit of work need.
 
-    `described_at`: time of its newest event; `info`: its last app_started and heartbeat. `polls`: when it
-    last listed all queries of its driver, oldest first, see `controlplane.health.polls`.
+    `described_at`: time of its newest event; `info`: its last app_started and heartbeat, and the last heartbeat that
+    showed an overload of its host. `polls`: when it last listed all queries of its driver, oldest first, see
+    `controlplane.health.polls`.
     """
 
     agent: Agent

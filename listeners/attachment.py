@@ -24,6 +24,7 @@ from listeners.delivery.landing import LINGER_SECONDS as LANDING_LINGER_SECONDS
 from listeners.delivery.landing import LandingTransport, is_landing
 from listeners.delivery.spool_directory import spool_limit, spool_root
 from listeners.delivery.transport import HttpTransport
+from listeners.host_load import HostProbe
 from listeners.protocol import redaction, wire
 from listeners.queries import preflight
 from listeners.queries.hooks import Hooks
@@ -99,6 +100,7 @@ class Attachment:
             if asking == "block"
             else None
         )
+        self._host = HostProbe("client" if engine.independent_sessions else "driver")
         self._executor = Executor(self.registry, mode, self._redact, self._command_failed)
         prober = Prober(self.registry, self._live_sessions, redact=self._redact, shapes=asking != "off")
         self.agent = AgentThreads(
@@ -113,6 +115,7 @@ class Attachment:
                 "callback": self.listener.figures.read(),
                 "sessions": len(self._sessions),
                 "inventoriesSkipped": self.inventories.skipped(),
+                "hostLoad": self._host.read(),
                 **prober.driver,
             },
             self._redact,

@@ -112,7 +112,7 @@ def _by_end(action: Action, view: QueryView, now: float) -> ActionOutcome | None
     if run is None or run.end is None:
         return None
     if run.end == RunEnd.FAILED:
-        failure = failure_of_run(run, view.change)
+        failure = failure_of_run(run, view.change, view.overload)
         evidence = {"failure": asdict(failure)}
         reason = f"the new run failed: {failure_sentence(failure)}{_checkpoint_finding(action)}"
         return ActionOutcome(ActionState.FAILED, reason, evidence)

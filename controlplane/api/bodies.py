@@ -234,6 +234,22 @@ class FactsBody(Body):
     restart_reason: str | None
 
 
+class HostBody(Body):
+    """Load of an agent's host in its last heartbeat; see `controlplane.model.HostLoad`. `overload`: why it is one."""
+
+    at: str
+    of_client: bool
+    load: Number
+    cpus: Number
+    cpu_limit: Number
+    throttled_ratio: Number
+    throttled_seconds: Number
+    memory_total: Number
+    memory_available: Number
+    memory_pressure: Number
+    overload: str | None
+
+
 class AgentBody(Body):
     """An agent. `dropped`: events that it dropped, by reason."""
 
@@ -250,6 +266,7 @@ class AgentBody(Body):
     end_reason: str | None
     clock_offset_seconds: float
     dropped: dict[str, int]
+    host: HostBody | None
 
 
 class AgentsBody(Body):

@@ -16,6 +16,7 @@ from controlplane.api.bodies import (
     EventBody,
     FailureBody,
     GapBody,
+    HostBody,
     ProgressBody,
     QueryBody,
     RecentBody,
@@ -33,11 +34,22 @@ from controlplane.api.history_bodies import (
 from controlplane.events.progress import items, number, whole
 from controlplane.health import failures, lag, terminal_status
 from controlplane.health.context import context_at
+from controlplane.health.host import overload
 from controlplane.health.run_failure import failure_of_run
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.history.model import PastRun, ProgressPoint, TimelineResult
 from controlplane.history.service import HistoryStatus
-from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, ShapeChange, Verdict
+from controlplane.model import (
+    Action,
+    Agent,
+    Failure,
+    HostLoad,
+    ProgressSample,
+    QueryView,
+    Run,
+    ShapeChange,
+    Verdict,
+)
 from controlplane.records import Gap
 from listeners.protocol.wire import rfc3339
 
@@ -74,14 +86,18 @@ def action_body(action: Action) -> ActionBody:
     )
 
 
-def failure_body(text: str | None, error_class: str | None = None) -> FailureBody | None:
-    """Spark's exception explained; None without an exception."""
-    return _failure(failures.explain(text, error_class)) if text else None
+def failure_body(
+    text: str | None, error_class: str | None = None, overload: str | None = None
+) -> FailureBody | None:
+    """Spark's exception explained; None without an exception. `overload`: of the driver's host at that time."""
+    return _failure(failures.explain(text, error_class, overload)) if text else None
 
 
-def run_failure_body(run: Run, change: ShapeChange | None = None) -> FailureBody | None:
-    """Why a run failed; None where it has no exception. `change`: the disallowed change of the newest run."""
-    return _failure(failure_of_run(run, change)) if run.failure_text else None
+def run_failure_body(
+    run: Run, change: ShapeChange | None = None, overload: HostLoad | None = None
+) -> FailureBody | None:
+    """Why a run failed; None where it has no exception. See `failure_of_run`."""
+    return _failure(failure_of_run(run, change, overload)) if run.failure_text else None
 
 
 def _failure(failure: Failure) -> FailureBody:
@@ -187,7 +203,7 @@ def gap_bodies(query_id: str, gaps: Sequence[Gap]) -> list[GapBody]:
     ]
 
 
-def agent_body(agent: Agent) -> AgentBody:
+def agent_body(agent: Agent, host: HostLoad | None) -> AgentBody:
     return AgentBody(
         agent=agent.agent,
         app=agent.app,
@@ -202,7 +218,14 @@ def agent_body(agent: Agent) -> AgentBody:
         end_reason=agent.end_reason,
         clock_offset_seconds=round(agent.clock_offset, 3),
         dropped=dict(agent.dropped),
+        host=host_body(host) if host else None,
     )
+
+
+def host_body(host: HostLoad) -> HostBody:
+    """The load of an agent's host, and why that is an overload."""
+    figures = {k: v for k, v in asdict(host).items() if k != "at"}
+    return HostBody(at=rfc3339(host.at), overload=overload(host), **figures)
 
 
 def source_bodies(progress: Mapping[str, Any] | None, sample: ProgressSample | None) -> list[SourceBody]:

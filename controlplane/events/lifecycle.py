@@ -21,6 +21,7 @@ from controlplane.events import gaps, progress
 from controlplane.events.parsing import ParsedEvent, query_name
 from controlplane.events.run_resolution import count_failure, resolve_runs, with_naming
 from controlplane.health import polls
+from controlplane.health.host import host_load, overload
 from controlplane.model import Agent, ProgressSample, Run, RunFacts
 from controlplane.records import AgentRow, QueryNaming, QueryRow, RunRow, UnitOfWork
 from listeners.protocol import wire
@@ -200,9 +201,12 @@ def _on_agent_info(unit: UnitOfWork, parsed: ParsedEvent) -> None:
     """app_started and heartbeat: the agent describes itself."""
     event = parsed.event
     row = unit.agents[event.agent]
-    known = row.info.get(event.type)
-    if known is None or event.at >= known["at"]:
-        row = replace(row, info={**row.info, event.type: {**event.data, "at": event.at}})
+    reported = {**event.data, "at": event.at}
+    documents = {event.type: reported}
+    if overload(host_load(reported)) is not None:  # explains failures that are reported after it has passed
+        documents["overload"] = {"at": event.at, "hostLoad": reported["hostLoad"]}
+    newer = {k: v for k, v in documents.items() if k not in row.info or event.at >= row.info[k]["at"]}
+    row = replace(row, info={**row.info, **newer})
     agent = replace(row.agent, actions=_actions(row.info), dropped=_dropped(row.agent.dropped, event.data))
     unit.put_agent(replace(row, agent=agent))
     if event.type == "app_started":

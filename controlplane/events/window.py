@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from controlplane.events import progress as progress_json
+from controlplane.health.host import host_load
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import Action, Agent, CheckpointSummary, ProgressSample, QueryView, ShapeChange
 from controlplane.records import AgentRow, Changes, QueryRow, RunRow
@@ -224,7 +225,7 @@ class Window:
             return sorted((row.agent for row in self._agents.values()), key=lambda a: -a.last_seen_at)
 
     def agent_info(self, agent: str) -> Mapping[str, Any]:
-        """The data of an agent's last `app_started` and `heartbeat`, each with its `at`."""
+        """The data of an agent's last `app_started`, `heartbeat` and `overload`, each with its `at`."""
         with self._lock:
             row = self._agents.get(agent)
             return row.info if row is not None else {}
@@ -292,10 +293,18 @@ class Window:
         )
         if row is None:
             return view
-        polls = agent.polls if agent is not None else ()
-        view = replace(view, facts=row.facts, idle_at=row.idle_at, status=row.status, polls=polls)
+        info = agent.info if agent is not None else {}
         change = self._changes.get(query.query_id)
-        return replace(view, change=change) if change and change.run_id == row.run.run_id else view
+        return replace(
+            view,
+            facts=row.facts,
+            idle_at=row.idle_at,
+            status=row.status,
+            polls=agent.polls if agent is not None else (),
+            change=change if change and change.run_id == row.run.run_id else None,
+            host=host_load(info.get("heartbeat")),
+            overload=host_load(info.get("overload")),
+        )
 
 
 def _order(sample: ProgressSample) -> tuple[float, float, int]:

@@ -161,6 +161,12 @@ class QueryContext:
         ended = self.view.agent is not None and self.view.agent.ended_at is not None
         return 0.0 if ended else self.now - max(self.last_contact_at, self.listening_since)
 
+    @property
+    def host_is_fresh(self) -> bool:
+        """Whether the load of the host is that of a recent heartbeat."""
+        host = self.view.host
+        return host is not None and self.now - host.at <= self.limits.silent_seconds
+
     def ago(self, at: float) -> str:
         """`3 min 20 s ago`."""
         return f"{span(self.now - at)} ago"

@@ -25,6 +25,7 @@ class FailureRule:
     advice: str
     vague: bool = False
     wrapper: bool = False
+    by_overload: bool = False
 
 
 UNKNOWN = FailureRule(
@@ -49,7 +50,8 @@ def kind_of_messages(messages: Iterable[str]) -> str | None:
 def _rule(entry: dict[str, Any]) -> FailureRule:
     wrapper = entry.get("wrapper", False)
     names = tuple(entry["names"].split())
-    return FailureRule(names, entry["retry"], entry["advice"], entry.get("vague", False) or wrapper, wrapper)
+    vague, by_overload = entry.get("vague", False) or wrapper, entry.get("by_overload", False)
+    return FailureRule(names, entry["retry"], entry["advice"], vague, wrapper, by_overload)
 
 
 _FILE = tomllib.loads(files("controlplane.health").joinpath("failures.toml").read_text("utf-8"))

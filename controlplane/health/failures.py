@@ -21,6 +21,13 @@ MAX_HEADLINE_CHARS = 120
 MAX_KIND_CHARS = 200
 UNKNOWN_KIND = "unknown"
 
+#: The advice on a failure that an overload explains.
+OVERLOADED = (
+    "Free the driver's host, then restart the query: it was overloaded ({}), so Spark's own processes or the "
+    "services that it calls did not answer in time. If the error returns on an idle host, check the service that "
+    "the root cause names."
+)
+
 _CONDITION = re.compile(r"\[(_?[A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _CAUSED_BY = re.compile(r"^[ \t]*Caused by: ", re.MULTILINE)
 _FRAME = re.compile(r"[ \t]+at \S|[ \t]*\.\.\. \d+ (more|elided)|(Driver|JVM) stacktrace:")
@@ -32,11 +39,11 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 
 @lru_cache(maxsize=512)
-def explain(text: str | None, error_class: str | None = None) -> Failure:
+def explain(text: str | None, error_class: str | None = None, overload: str | None = None) -> Failure:
     """Explain a failed run or start to the person on call. Never raises; `text` is returned unchanged.
 
     `error_class` is Spark's `errorClassOnException`: null for most errors of checkpoint logs, and often a
-    wrapper.
+    wrapper. `overload`: why the driver's host was overloaded at that time (`health.host.overload`).
     """
     shortened = _shortened(text or "")
     conditions = _conditions(shortened, error_class)
@@ -49,7 +56,7 @@ def explain(text: str | None, error_class: str | None = None) -> Failure:
         _message(shortened, condition, causes, root_cause),
         root_cause,
         rule.retry,
-        rule.advice,
+        OVERLOADED.format(overload) if overload and rule.by_overload else rule.advice,
         text or "",
         _kind(condition, message_kind),
     )

@@ -13,8 +13,21 @@ from dataclasses import replace
 from controlplane.health import lag, terminal_status
 from controlplane.health.context import QueryContext, context_at
 from controlplane.health.formatting import number, rows, span
+from controlplane.health.host import overload_sentence
 from controlplane.health.thresholds import DEFAULTS, Thresholds
 from controlplane.model import ProgressSample, QueryStatus, QueryView, Verdict
+
+#: Statuses of a running query, whose reason names an overload of its host.
+SLOWED = frozenset(
+    {
+        QueryStatus.STUCK,
+        QueryStatus.LAGGING,
+        QueryStatus.BUSY,
+        QueryStatus.STARTING,
+        QueryStatus.RUNNING,
+        QueryStatus.RESTARTING,
+    }
+)
 
 
 def judge(
@@ -27,7 +40,12 @@ def judge(
     """
     context = context_at(view, now, limits, listening_since)
     verdict = next(verdict for step in STEPS if (verdict := step(context)) is not None)
-    return replace(verdict, reason=verdict.reason + _missed_heartbeats(context))
+    return replace(verdict, reason=verdict.reason + _missed_heartbeats(context) + _overload(context, verdict))
+
+
+def _overload(context: QueryContext, verdict: Verdict) -> str:
+    slowed = verdict.status in SLOWED and context.host_is_fresh
+    return overload_sentence(context.view.host) if slowed else ""
 
 
 def _missed_heartbeats(context: QueryContext) -> str:

@@ -10,15 +10,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controlplane.health.failures import explain
-from controlplane.model import Failure, Run, RunEnd, ShapeChange
+from controlplane.health.host import overload_near
+from controlplane.model import Failure, HostLoad, Run, RunEnd, ShapeChange
 
 MAX_CHANGE_CHARS = 300
 REVERT = "Revert the change, or start on a new checkpoint."
 
 
-def failure_of_run(run: Run, change: ShapeChange | None) -> Failure:
-    """Why the run failed. `change`: the disallowed change of the query's newest run, if there is one."""
-    found = explain(run.failure_text or "", run.error_class)
+def failure_of_run(run: Run, change: ShapeChange | None, overload: HostLoad | None = None) -> Failure:
+    """Why the run failed. `change`: the disallowed change of the query's newest run, if there is one.
+
+    `overload`: the last load of its host that was too high.
+    """
+    overloaded = overload_near(overload, run.ended_at) if run.ended_at is not None else None
+    found = explain(run.failure_text or "", run.error_class, overloaded)
     if change is None or change.run_id != run.run_id or run.last_batch_id is not None or found.retry == "now":
         return found
     return replace(

@@ -10,6 +10,7 @@ from controlplane.health import polls
 from controlplane.health.context import QueryContext
 from controlplane.health.failures import explain, headline
 from controlplane.health.formatting import clock, span
+from controlplane.health.host import EXPLAINS_SECONDS, overload_near, overload_sentence
 from controlplane.health.run_failure import failure_of_run
 from controlplane.model import (
     ENDING_TRIGGERS,
@@ -62,16 +63,16 @@ def start_failed(context: QueryContext) -> Verdict | None:
     at = _start_failed_at(context)
     if at is None:
         return None
-    cause = _cause(explain(context.view.start_failure or ""))
-    reason = f"Failed to start {context.ago(at)}: {cause}{_checkpoint(context)}"
+    reason = f"Failed to start {context.ago(at)}: {_cause(failure(context))}{_checkpoint(context)}"
     return Verdict(QueryStatus.FAILED, reason)
 
 
 def failure(context: QueryContext) -> Failure:
     """The cause of the status *failed*: of the last start if that failed last, else of the newest run."""
-    if context.run is None or _start_failed_at(context) is not None:
-        return explain(context.view.start_failure or "")
-    return failure_of_run(context.run, context.view.change)
+    view, start_failed_at = context.view, _start_failed_at(context)
+    if context.run is None or start_failed_at is not None:
+        return explain(view.start_failure or "", None, overload_near(view.overload, start_failed_at or 0.0))
+    return failure_of_run(context.run, view.change, view.overload)
 
 
 def _start_failed_at(context: QueryContext) -> float | None:
@@ -99,9 +100,7 @@ def _end_reason(end: RunEnd, run: Run, context: QueryContext) -> str:
     when = context.ago(_ended_at(context))
     after = "" if run.last_batch_id is None else f" after batch {run.last_batch_id}"
     if end is RunEnd.FAILED:
-        return (
-            f"Failed {when}{after}: {_cause(failure_of_run(run, context.view.change))}{_checkpoint(context)}"
-        )
+        return f"Failed {when}{after}: {_cause(failure(context))}{_checkpoint(context)}"
     if end is RunEnd.FINISHED:
         return f"Finished: processed all available data{_batches(run)}."
     if end is RunEnd.LOST:
@@ -155,7 +154,14 @@ def lost_contact(context: QueryContext) -> Verdict | None:
         return None
     quiet = span(context.now - context.last_contact_at)
     reason = f"Lost: no heartbeat from the driver for {quiet} (expected every 10 s)."
-    return Verdict(QueryStatus.LOST, reason)
+    return Verdict(QueryStatus.LOST, reason + _overload_before(context))
+
+
+def _overload_before(context: QueryContext) -> str:
+    """The overload that the driver reported shortly before it fell silent."""
+    seen = context.view.overload
+    before = seen is not None and context.last_contact_at - seen.at <= EXPLAINS_SECONDS
+    return overload_sentence(seen, was=True) if before else ""
 
 
 def never_ran(context: QueryContext) -> Verdict | None:

@@ -15,10 +15,12 @@ from typing import Any, TypeGuard
 
 from controlplane.health import lag
 from controlplane.health.context import QueryContext, context_at
+from controlplane.health.host import host_load, overload
 from controlplane.health.terminal_status import failure
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import (
     Agent,
+    HostLoad,
     OperatorSample,
     ProgressSample,
     QueryStatus,
@@ -286,6 +288,19 @@ def _custom(operator: OperatorSample, own: Mapping[str, str]) -> Iterator[Fact]:
     )
 
 
+#: Metric -> field of `HostLoad`.
+HOST_FIGURES = {
+    "driver_host_load1": "load",
+    "driver_host_cpus": "cpus",
+    "driver_cpu_limit": "cpu_limit",
+    "driver_cpu_throttled_ratio": "throttled_ratio",
+    "driver_cpu_throttled_seconds_total": "throttled_seconds",
+    "driver_host_memory_bytes": "memory_total",
+    "driver_host_memory_available_bytes": "memory_available",
+    "driver_memory_pressure_ratio": "memory_pressure",
+}
+
+
 def agent_samples(
     agents: Iterable[Agent], heartbeat_of: Callable[[str], Mapping[str, Any]]
 ) -> Iterator[MetricSample]:
@@ -313,6 +328,13 @@ def _agent_facts(
     yield "driver_heap_bytes", NONE, _number_at(heartbeat, "driver", "heapUsed")
     yield "driver_heap_max_bytes", NONE, _number_at(heartbeat, "driver", "heapMax")
     yield "listener_callback_seconds", NONE, _number_at(heartbeat, "callback", "seconds_max")
+    yield from _host_facts(host_load(heartbeat))
+
+
+def _host_facts(host: HostLoad | None) -> Iterator[tuple[str, Mapping[str, str], float | None]]:
+    if host is not None:
+        yield "driver_host_overloaded", NONE, overload(host) is not None
+        yield from ((metric, NONE, getattr(host, figure)) for metric, figure in HOST_FIGURES.items())
 
 
 def _number_at(data: Any, *path: str) -> float | None:

@@ -104,6 +104,17 @@ def detail(number: int = 1, now: float = NOW, **overrides: Any) -> dict[str, Any
             "master": "spark://master:7077",
             "ui_url": "http://driver-1:4040",
             "last_seen_at": rfc3339(now - 3),
+            "host": {
+                "at": rfc3339(now - 3),
+                "of_client": False,
+                "load": 2.53,
+                "cpus": 8.0,
+                "cpu_limit": 1.5,
+                "throttled_ratio": 0.04,
+                "memory_total": 8e9,
+                "memory_available": 3.4e9,
+                "overload": None,
+            },
         },
         "failure": None,
         "changes": [

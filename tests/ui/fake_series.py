@@ -19,6 +19,11 @@ KNOWN: dict[str, tuple[dict[str, str], float]] = {
     "spark_streaming_executors": ({"agent": "5f0c8f6e"}, 4.0),
     "spark_streaming_driver_heap_bytes": ({"agent": "5f0c8f6e"}, 6e8),
     "spark_streaming_driver_heap_max_bytes": ({"agent": "5f0c8f6e"}, 2e9),
+    "spark_streaming_driver_host_load1": ({"agent": "5f0c8f6e"}, 2.5),
+    "spark_streaming_driver_host_cpus": ({"agent": "5f0c8f6e"}, 8.0),
+    "spark_streaming_driver_host_memory_bytes": ({"agent": "5f0c8f6e"}, 8e9),
+    "spark_streaming_driver_host_memory_available_bytes": ({"agent": "5f0c8f6e"}, 3.4e9),
+    "spark_streaming_driver_cpu_throttled_ratio": ({"agent": "5f0c8f6e"}, 0.04),
 }
 
 

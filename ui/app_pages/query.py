@@ -87,6 +87,7 @@ def live(
             panels.superseded(query)
             panels.failure(query.get("failure"))
         panels.tiles(query)
+        panels.host(query)
     with slots.stamp:
         widgets.as_of(reading)
     chart_panels.draw(query, window, now)

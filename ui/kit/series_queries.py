@@ -56,12 +56,25 @@ PANELS = (
           empty_text="The number of executors is not reported."),
     ChartPanel("heap", "Driver heap", ("driver_heap_bytes", "driver_heap_max_bytes"), of="app",
           empty_text="Driver heap is not reported."),
+    ChartPanel("host_load", "Load of the driver's host", ("driver_host_load1", "driver_host_cpus"), of="app",
+          needs="host"),
+    ChartPanel("host_memory", "Memory of the driver's host", ("driver_host_memory_available_bytes",
+          "driver_host_memory_bytes"), of="app", needs="host"),
+    ChartPanel("throttling", "CPU throttling of the driver", ("driver_cpu_throttled_ratio",), "agent", of="app",
+          needs="cpu_limit"),
 )  # fmt: skip
 
 
 def panels(query: Json) -> list[ChartPanel]:
     """The panels that apply to the query."""
-    has = {"": True, "watermark": bool(query.get("watermark")), "rocksdb": uses_rocksdb(query)}
+    host = (query.get("agent_info") or {}).get("host") or {}
+    has = {
+        "": True,
+        "watermark": bool(query.get("watermark")),
+        "rocksdb": uses_rocksdb(query),
+        "host": bool(host),
+        "cpu_limit": bool(host.get("cpu_limit")),
+    }
     return [panel for panel in PANELS if has[panel.needs]]
 
 
@@ -193,5 +206,7 @@ def _name(metric: Mapping[str, Any], panel: ChartPanel) -> str:
 
 
 def metric_label(name: str) -> str:
-    """`rocksdb_sst_files_bytes` → `sst files`."""
-    return name.removeprefix("rocksdb_").rpartition("_")[0].replace("_", " ")
+    """`rocksdb_sst_files_bytes` → `sst files`; `driver_host_cpus` → `cpus`."""
+    bare = name.removeprefix("rocksdb_").removeprefix("driver_host_")
+    what, _, unit = bare.rpartition("_")
+    return (what if unit in ("seconds", "bytes") else bare).replace("_", " ")

@@ -78,6 +78,32 @@ def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
     ]
 
 
+def host(query: Json) -> None:
+    """The load of the driver's host, as a warning while it is overloaded."""
+    found = (query.get("agent_info") or {}).get("host")
+    text = host_text(found)
+    if text and (found or {}).get("overload"):
+        st.warning(plain(text), icon=":material/memory:")
+    elif text:
+        st.caption(plain(text))
+
+
+def host_text(found: Json | None) -> str:
+    """`Driver host: load 2.5 on 2 CPUs, 4 GB of 8 GB memory available.`; empty if nothing is reported."""
+    if not found:
+        return ""
+    owner = "Host of the Connect client" if found.get("of_client") else "Driver host"
+    load, cpus, limit = (units.number(found.get(name)) for name in ("load", "cpus", "cpu_limit"))
+    total, throttled = found.get("memory_total"), units.number(found.get("throttled_ratio"))
+    parts = [] if load is None else [f"load {units.count(load)} on {units.count(cpus)} CPUs"]
+    parts += [] if limit is None else [f"limit {units.count(limit)} CPUs"]
+    parts += [] if throttled is None else [f"throttled in {100 * throttled:.0f} % of the time"]
+    available = f"{units.size(found.get('memory_available'))} of {units.size(total)} memory available"
+    parts += [] if total is None else [available]
+    overload = f" Overloaded: {found['overload']}." if found.get("overload") else ""
+    return f"{owner}: {', '.join(parts)}.{overload}" if parts else ""
+
+
 def _against_trigger(query: Json) -> str:
     trigger = units.number(query.get("trigger_interval_seconds"))
     duration = units.number(query.get("batch_duration_seconds"))
@@ -144,7 +170,8 @@ def tables(query: Json) -> None:
 def _facts(query: Json) -> dict[str, Any]:
     labels = {f"label {name}": value for name, value in (query.get("labels") or {}).items()}
     ids = {"query_id": query.get("query_id"), "run_id": query.get("run_id")}
-    return {**ids, **labels, **(query.get("facts") or {}), **(query.get("agent_info") or {})}
+    agent = {name: value for name, value in (query.get("agent_info") or {}).items() if name != "host"}
+    return {**ids, **labels, **(query.get("facts") or {}), **agent}
 
 
 def _raw(progress: Json | None) -> None:

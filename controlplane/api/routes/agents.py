@@ -22,6 +22,7 @@ from controlplane.app import ControlPlane
 from controlplane.checkpoints.inventory_requests import AGENT_COLLECT_SECONDS
 from controlplane.checkpoints.service import INVENTORY
 from controlplane.errors import BadRequest, Forbidden, Unauthorized
+from controlplane.health.host import host_load
 from controlplane.model import Action, ActionState
 from controlplane.runtime.tokens import Token
 from listeners.protocol import wire
@@ -52,7 +53,9 @@ RESULT = {
 
 @router.get("/agents", summary="All agents, newest first")
 def list_agents(plane: ControlPlaneDep) -> AgentsBody:
-    return AgentsBody(agents=[agent_body(agent) for agent in plane.window.agents()])
+    window = plane.window
+    loads = {a.agent: host_load(window.agent_info(a.agent).get("heartbeat")) for a in window.agents()}
+    return AgentsBody(agents=[agent_body(agent, loads.get(agent.agent)) for agent in window.agents()])
 
 
 @router.get(

@@ -29,6 +29,7 @@ from controlplane.api.deps import ControlPlaneDep, FleetCacheDep, QueryIdDep, st
 from controlplane.api.history_bodies import TimelineBody
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
+from controlplane.health.host import overload_near
 from controlplane.history.model import ProgressRequest
 from controlplane.model import QueryStatus, QueryView
 from controlplane.store import actions as action_rows
@@ -99,7 +100,7 @@ def get_query(plane: ControlPlaneDep, cache: FleetCacheDep, query_id: QueryIdDep
         sink=render.sink_of(progress),
         operators=render.operators_of(progress),
         facts=FactsBody(**asdict(view.facts)),
-        agent_info=render.agent_body(view.agent) if view.agent else None,
+        agent_info=render.agent_body(view.agent, view.host) if view.agent else None,
         failure=_failure(view),
         latest_progress=progress,
         superseded_by=plane.window.superseded(query_id),
@@ -122,8 +123,9 @@ def _failure(view: QueryView) -> FailureBody | None:
     """The failure of the newest run, or of a later start."""
     run = view.run
     if view.start_failed_at is not None and (run is None or view.start_failed_at >= run.started_at):
-        return render.failure_body(view.start_failure)
-    return render.run_failure_body(run, view.change) if run else None
+        overload = overload_near(view.overload, view.start_failed_at)
+        return render.failure_body(view.start_failure, overload=overload)
+    return render.run_failure_body(run, view.change, view.overload) if run else None
 
 
 @router.get("/{query_id}/progress", summary="Progress, at most 2 000 points, from the store and the lake")

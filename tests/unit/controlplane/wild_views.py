@@ -10,6 +10,7 @@ from controlplane.model import (
     Action,
     ActionState,
     Agent,
+    HostLoad,
     ProgressSample,
     QueryView,
     Run,
@@ -47,6 +48,10 @@ samples_ = st.builds(
     sources=st.lists(sources_, max_size=2).map(tuple),
 )
 maybe = st.none() | moments
+figures_ = st.none() | st.floats()
+hosts_ = st.builds(
+    HostLoad, moments, st.booleans(), figures_, figures_, figures_, figures_, figures_, figures_, figures_, figures_
+)  # fmt: skip
 statuses_ = st.builds(
     StatusSample,
     moments,
@@ -93,4 +98,6 @@ views_ = st.builds(
     start_failure=st.none() | few_text,
     action=st.none() | actions_,
     retired_at=maybe,
+    host=st.none() | hosts_,
+    overload=st.none() | hosts_,
 )

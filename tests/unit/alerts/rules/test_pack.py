@@ -37,6 +37,7 @@ NAMES = {
     "WatermarkStuck",
     "StateGrowthWithoutEviction",
     "EventsDropped",
+    "HostOverloaded",
 }
 
 
@@ -103,7 +104,8 @@ def test_alerts_on_the_lifecycle_of_a_query_wait_for_nothing() -> None:
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: f"{rule.name}-{rule.labels['severity']}")
 def test_every_alert_states_how_bad_it_is_what_it_is_about_and_where_help_is(rule: Rule) -> None:
     assert rule.labels["severity"] in ("critical", "warning", "info")
-    assert rule.labels["layer"] in ("agent", "driver", "query", "stuck", "lag", "telemetry", "checkpoint")
+    layers = ("agent", "driver", "host", "query", "stuck", "lag", "telemetry", "checkpoint")
+    assert rule.labels["layer"] in layers
     assert set(rule.annotations) == {"summary", "description", "runbook_url"}
     assert rule.annotations["runbook_url"] == f"alerts/rules/runbooks/{rule.name}.md"
     page = (ROOT / rule.annotations["runbook_url"]).read_text(encoding="utf-8")

@@ -457,7 +457,8 @@ def story() -> list[bytes]:
         item.terminated("q", "r1", exception="boom"),
         item.started("q", "r2", name="renamed"),
         item.progress("q", "r2", 2, name="renamed"),
-        item.line("heartbeat", {"dropped": {"x": 2}, "actions": "all"}),
+        item.line("heartbeat", {"hostLoad": {"load": 40, "cpus": 2}}),
+        item.line("heartbeat", {"dropped": {"x": 2}, "actions": "all", "hostLoad": {"load": 1, "cpus": 2}}),
         item.terminated("q", "r2"),
         item.line("app_ended", {"reason": "exit"}),
     ]

@@ -106,6 +106,17 @@ def test_a_heartbeat_shows_on_every_query_of_the_agent(harness: StoreHarness) ->
     assert {view.agent.last_seen_at for view in harness.window.views() if view.agent} == {BEGIN + 3}
 
 
+def test_an_overload_of_the_host_is_remembered_after_it_has_passed(harness: StoreHarness) -> None:
+    driver = Driver()
+    harness.accept(driver.started("q", "r1"))
+    for load in (40.0, 1.0):
+        harness.accept(driver.line("heartbeat", {"hostLoad": {"load": load, "cpus": 2}}))
+    for window in (harness.window, harness.reloaded()):
+        (view,) = window.views()
+        assert view.host is not None and (view.host.load, view.host.at) == (1.0, BEGIN + 3)
+        assert view.overload is not None and (view.overload.load, view.overload.at) == (40.0, BEGIN + 2)
+
+
 def test_a_query_on_a_new_checkpoint_takes_the_place_of_the_old_one(harness: StoreHarness) -> None:
     driver = Driver()
     harness.accept(driver.started("old", "r1"), driver.terminated("old", "r1"), driver.started("new", "r2"))

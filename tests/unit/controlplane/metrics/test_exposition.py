@@ -308,6 +308,18 @@ def test_any_view_at_all_can_be_scraped(strange: QueryView) -> None:
     assert b"NaN" not in body
 
 
+def test_the_load_of_the_host_is_exposed_with_its_verdict() -> None:
+    reported = {
+        "at": NOW,
+        "hostLoad": {"load": 40, "cpus": 2, "throttledSeconds": 3.5, "memoryPressure": "x"},
+    }
+    series = scrape(view(agent=agent()), heartbeat_of=lambda _: reported)
+    assert value(series, "spark_streaming_driver_host_load1") == 40
+    assert value(series, "spark_streaming_driver_host_overloaded") == 1
+    assert value(series, "spark_streaming_driver_cpu_throttled_seconds_total") == 3.5
+    assert "spark_streaming_driver_memory_pressure_ratio" not in names(series)
+
+
 def test_an_agent_that_sends_nonsense_in_its_heartbeat_is_reported_without_it() -> None:
     odd: Agent = agent(dropped={"x": math.nan})
     series = scrape(view(agent=odd), heartbeat_of=lambda _: {"callback": "x", "executors": True})

@@ -48,6 +48,11 @@ def test_a_query_without_event_time_or_rocksdb_has_no_such_chart() -> None:
     assert len(series_queries.panels(factories.detail())) == len(PANELS)
 
 
+def test_two_metrics_of_a_chart_never_share_a_line() -> None:
+    for panel in PANELS:
+        assert len({series_queries.metric_label(name) for name in panel.metrics}) == len(panel.metrics)
+
+
 def test_lines_are_named_by_their_label_and_their_metric() -> None:
     panel = ChartPanel("k", "Title", ("rocksdb_get_seconds", "rocksdb_put_seconds"), by="operator")
     made = series_queries.table(
