@@ -15,6 +15,7 @@ from hypothesis import settings
 from controlplane.runtime.java import java_environment
 from tests.paths import ROOT
 from tests.recording_server import RecordingServer, recording_server
+from tests.served_s3 import ServedS3, no_failure, served_s3
 from tests.stores import postgres_server
 
 # Examples of random data may take as long as they do: how fast a loaded machine is, is no property of the product.
@@ -48,6 +49,20 @@ def _stage(item: pytest.Item) -> int:
     """0 for files that start Spark or a browser, 1 for those that start servers, 2 for the rest."""
     folder = item.path.relative_to(ROOT / "tests").parts[0]
     return {"spark": 0, "ui": 0, "acceptance": 1, "contract": 1}.get(folder, 2)
+
+
+@pytest.fixture(scope="session")
+def _s3() -> Iterator[ServedS3]:
+    with served_s3() as s3:
+        yield s3
+
+
+@pytest.fixture
+def s3(_s3: ServedS3) -> Iterator[ServedS3]:
+    """S3 over HTTP, the same server for all tests of a worker; without requests and failures of the last test."""
+    _s3.requests.clear()
+    yield _s3
+    _s3.fails = no_failure
 
 
 @pytest.fixture(scope="session")

@@ -28,25 +28,31 @@ FSSPEC_SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gcs", "wasb": "abfs", "wasbs"
 HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs", "abfs": "abfss"}
 #: File systems whose rename does not replace an existing file.
 NO_OVERWRITING_RENAME = {"hdfs", "viewfs", "webhdfs", "arrow_hdfs"}
+#: fsspec's protocols without folders or renames, where one put of a file is atomic.
+OBJECT_STORES = {"s3", "gcs", "abfs", "abfss", "az"}
 #: Pause between two attempts to take a lock.
 LOCK_POLL_SECONDS = 0.02
 
 
 def _as_lake_error(method: Callable[P, T]) -> Callable[P, T]:
-    """Convert errors that are not OSError into LakeError: botocore raises many of its own, for keys and
-    regions.
+    """Convert errors of remote file systems, of whatever type, into LakeError that names the lake.
+
+    A missing file stays FileNotFoundError; errors of a local disk stay OSError.
     """
 
     @functools.wraps(method)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return method(*args, **kwargs)
-        except (OSError, LakeError):
+        except (FileNotFoundError, LakeError):
             raise
         except Exception as error:
+            folder = args[0] if isinstance(args[0], LakeFolder) else None
+            if isinstance(error, OSError) and (folder is None or folder.is_local):
+                raise
             lines = str(error).strip().splitlines() or [""]
-            location = args[0].root if isinstance(args[0], LakeFolder) else "the lake"
-            raise LakeError(f"{location} cannot be used: {type(error).__name__}: {lines[0][:300]}") from error
+            kind = type(error).__name__
+            raise LakeError(f"{folder or 'the lake'} cannot be used: {kind}: {lines[0][:300]}") from error
 
     return wrapper
 
@@ -74,6 +80,11 @@ class LakeFolder:
     def is_local(self) -> bool:
         """Whether the lake is on a local disk."""
         return self.scheme == "file"
+
+    @property
+    def is_object_store(self) -> bool:
+        """Whether the lake is on an object store."""
+        return self.root.partition("://")[0] in OBJECT_STORES
 
     @property
     def spark_url(self) -> str:
@@ -161,11 +172,14 @@ class LakeFolder:
 
     @_as_lake_error
     def write(self, path: str, content: bytes) -> None:
-        """Write a file atomically: under a temporary name, then renamed."""
+        """Write a file atomically: by one put, or under a temporary name and renamed."""
+        if self.is_object_store:
+            self.fs.pipe_file(self.absolute(path), content)
+            return
         temporary = self.absolute(
             posixpath.dirname(path), f".{posixpath.basename(path)}.{uuid.uuid4().hex[:8]}"
         )
-        self.fs.makedirs(posixpath.dirname(temporary), exist_ok=True)
+        self.make_parent(temporary)
         with self.fs.open(temporary, "wb") as file:
             file.write(content)
         self.fsync(temporary)
@@ -175,7 +189,7 @@ class LakeFolder:
     def move(self, moves: Mapping[str, str]) -> None:
         """Move files within the lake (source → target), replacing existing ones; sync each folder once."""
         for source, target in moves.items():
-            self.fs.makedirs(posixpath.dirname(self.absolute(target)), exist_ok=True)
+            self.make_parent(self.absolute(target))
             self._put(self.absolute(source), self.absolute(target))
         if self.is_local:
             for folder in dict.fromkeys(
@@ -194,9 +208,18 @@ class LakeFolder:
         if self.is_local:
             os.replace(source, target)
             return
+        if self.is_object_store:  # `mv` would list both names first
+            self.fs.cp_file(source, target)
+            self.fs.rm_file(source)
+            return
         if self.scheme in NO_OVERWRITING_RENAME and self.fs.exists(target):
             self.fs.rm(target)
         self.fs.mv(source, target)
+
+    def make_parent(self, absolute: str) -> None:
+        """Create the folder of a file; object stores need none."""
+        if not self.is_object_store:
+            self.fs.makedirs(posixpath.dirname(absolute), exist_ok=True)
 
     def fsync(self, absolute: str) -> None:
         """Wait until a written file is on the disk."""

@@ -81,7 +81,7 @@ class Staging:
         path = f"{table}/date={day.isoformat()}/{self.job}-{self.batch}-{checked_name(part)}.parquet"
         target = self.folder.absolute(self.path, path)
         temporary = f"{target}.{uuid.uuid4().hex[:8]}"
-        self.folder.fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+        self.folder.make_parent(target)
         with (
             self.folder.fs.open(temporary, "wb") as sink,
             pq.ParquetWriter(sink, arrow_schema(table), compression="zstd", **_encoding(table)) as writer,

@@ -176,7 +176,7 @@ def test_what_is_no_checkpoint_ends_with_3(tmp_path: Path) -> None:
         answer = doctor("--json", str(place))
         assert answer.returncode == 3
         assert [held["verdict"] for held in objects(answer.stdout)] == ["unreadable"]
-    assert "pip install s3fs" in doctor("s3://bucket/checkpoint").stdout
+    assert "pip install gcsfs" in doctor("gs://bucket/checkpoint").stdout
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every filesystem that fsspec opens is a home for a lake: the same deeds on a local disk and in memory."""
+"""Every filesystem that fsspec opens is a home for a lake: the same deeds on a local disk, in memory and on S3."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ import pytest
 from controlplane.errors import LakeError
 from controlplane.lake.folders import LakeFolder
 from controlplane.lake.lake import Lake
+from tests.served_s3 import DENIED, THROTTLED, ServedS3
 from tests.unit.controlplane.lake.lakes import by_manifest, day, put, reports
 
 
-@pytest.fixture(params=["path", "file", "memory"])
+@pytest.fixture(params=["path", "file", "memory", "s3"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "memory":
+    if request.param == "s3":
+        yield f"s3a://{request.getfixturevalue('s3').bucket()}/lake"
+    elif request.param == "memory":
         home = f"memory://lake-{uuid.uuid4().hex}"
         yield home
         LakeFolder(home).remove("")
-        return
-    yield str(tmp_path / "lake") if request.param == "path" else f"file://{tmp_path}/lake"
+    else:
+        yield str(tmp_path / "lake") if request.param == "path" else f"file://{tmp_path}/lake"
 
 
 def test_what_is_written_is_read_and_listed_by_its_path_in_the_folder(url: str) -> None:
@@ -95,6 +98,26 @@ def test_a_lake_is_written_replaced_merged_folded_and_read(url: str) -> None:
 def test_where_there_is_no_lake_the_error_states_so(url: str) -> None:
     with pytest.raises(LakeError, match=r"there is no lake at .*: lake\.json is missing"):
         Lake.open(url)
+
+
+def test_a_lake_that_s3_denies_or_throttles_is_named_in_one_line(s3: ServedS3) -> None:
+    folder = LakeFolder(f"s3://{s3.bucket()}/lake")
+    folder.write("a", b"x")
+    s3.fails = lambda request: DENIED
+    for deed in (lambda: folder.read("a"), lambda: folder.write("a", b"y"), lambda: folder.list_files("")):
+        with pytest.raises(LakeError, match=r"^s3://bucket-\w+/lake cannot be used: PermissionError: "):
+            deed()
+    s3.fails = lambda request: THROTTLED
+    with pytest.raises(LakeError, match="Please reduce your request rate"):
+        folder.list_names("")
+
+
+def test_a_write_to_s3_is_one_request_and_a_move_three(s3: ServedS3) -> None:
+    folder = LakeFolder(f"s3://{s3.bucket()}/lake")
+    s3.requests.clear()
+    folder.write("a/b", b"x")
+    folder.move({"a/b": "c"})
+    assert s3.methods() == ["PUT", "HEAD", "PUT", "DELETE"]
 
 
 def test_an_unknown_scheme_is_one_clear_line() -> None:

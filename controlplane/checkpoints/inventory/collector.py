@@ -37,7 +37,13 @@ PACKAGES = {
 #: Spark's name of a scheme → fsspec's.
 SCHEMES = {"s3n": "s3", "wasb": "abfs", "wasbs": "abfs"}
 #: Stores that list a whole prefix in one request; other file systems are listed folder by folder.
-OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
+OBJECT_STORES = {"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "az"}
+#: URL scheme → options of its backend. `max_concurrency`: of the parts of one file; 1 saves a request a file.
+OPTIONS: dict[str, dict[str, Any]] = {
+    scheme: {"use_listings_cache": False} | ({"max_concurrency": 1} if PACKAGES[scheme] == "s3fs" else {})
+    for scheme in OBJECT_STORES
+}
+NOT_A_FOLDER = "it is a file, not a folder"
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
 
 
@@ -60,6 +66,7 @@ def collect(
     `seconds`.
     """
     fs, root = open_filesystem(url)
+    listing = _Listing(fs, root, links, time.monotonic() + seconds)
     empty = Inventory(
         root=root if _scheme(url) == "file" else url,
         entries={},
@@ -67,26 +74,29 @@ def collect(
         collector=f"fsspec {_scheme(url)}",
         relocations=tuple(relocations),
     )
+    if _scheme(url) in OBJECT_STORES:  # they have no folders: where nothing is listed, nothing exists
+        listing.fill(at_once=True)
+        found = replace(empty, exists=bool(listing.entries or listing.errors))
+        return _filled(found, listing, contents)
     try:
         if not fs.exists(root):
             return replace(empty, exists=False)
         if not fs.isdir(root):
-            return replace(empty, errors=("it is a file, not a folder",))
+            return replace(empty, errors=(NOT_A_FOLDER,))
     except Exception as error:  # backends raise exceptions of their own
         return replace(empty, errors=(_error_text(error),))
-    return _filled(empty, _Listing(fs, root, links, time.monotonic() + seconds), contents)
+    listing.fill(at_once=False)
+    return _filled(replace(empty, root_modified=_root_time(fs, root)), listing, contents)
 
 
 def _filled(empty: Inventory, listing: _Listing, contents: bool) -> Inventory:
-    fs, root = listing.fs, listing.root
-    listing.fill(_scheme(empty.root) in OBJECT_STORES)
-    held = dict(_read(fs, root, selection.select_files(listing.entries), listing.errors)) if contents else {}
+    chosen = selection.select_files(listing.entries) if contents else []
+    held = dict(_read(listing.fs, listing.root, chosen, listing.errors))
     return replace(
         empty,
         entries=listing.entries,
         contents=held,
         complete=not listing.cut,
-        root_modified=_root_time(fs, root),
         errors=tuple(listing.errors),
     )
 
@@ -103,14 +113,19 @@ def with_contents(inventory: Inventory, url: str, paths: Iterable[str]) -> Inven
 
 
 def open_filesystem(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and the path in it. Raises CannotOpen, which names a missing package."""
+    """The fsspec file system of a URL, and the path in it. Raises CannotOpen, which names a missing package.
+
+    Backends share one instance in a process. It must not answer from an earlier listing: a running query adds files.
+    """
     import fsspec
 
     scheme, mark, rest = url.partition("://")
     try:
         fs, path = fsspec.core.url_to_fs(
-            f"{SCHEMES.get(scheme, scheme)}{mark}{rest}" if mark else _local(url)
+            f"{SCHEMES.get(scheme, scheme)}{mark}{rest}" if mark else _local(url), **OPTIONS.get(scheme, {})
         )
+        if scheme in OBJECT_STORES:
+            fs.invalidate_cache()  # some backends ignore the option
     except ImportError:
         package = PACKAGES.get(scheme, f"fsspec's backend for {scheme}")
         raise CannotOpen(f"{url}: {scheme}:// needs {package}: pip install {package}") from None
@@ -131,7 +146,7 @@ def _scheme(url: str) -> str:
 
 def _error_text(error: BaseException) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(str(text).split())[:300]
+    return " ".join(str(text).split())[:300].rstrip(".")
 
 
 def _root_time(fs: Any, root: str) -> float | None:
@@ -171,6 +186,7 @@ class _Listing:
     def _add(self, info: dict[str, Any]) -> None:
         path = str(info["name"]).rstrip("/")[len(self.root) :].lstrip("/")
         if not path:
+            self.errors += [NOT_A_FOLDER] if _kind(info) == "file" and info.get("size") else []
             return
         if info.get("islink") and not self.links:
             self.errors += [f"{path}: links are not followed"] if len(self.errors) < MAX_ERRORS else []

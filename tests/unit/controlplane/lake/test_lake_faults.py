@@ -17,6 +17,7 @@ import pytest
 from controlplane.errors import LakeError
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit
+from tests.served_s3 import DENIED, ServedS3, no_failure
 from tests.unit.controlplane.lake.lakes import (
     Broken,
     FailingFolder,
@@ -59,6 +60,35 @@ def filled(root: Path) -> Lake:
 
 FIRST = [0, 1, 2, 10, 11, 12]
 AGAIN = [0, 1, 2, 3, 4, 10, 11, 12, 86398, 86399, 86400, 86401]
+
+
+@pytest.mark.long
+def test_a_commit_that_s3_refuses_from_any_write_on_is_whole_after_recovery_or_never_was(
+    s3: ServedS3,
+) -> None:
+    ends, step = set(), 0
+    while True:
+        url = f"s3://{s3.bucket()}/lake"
+        first(Lake.open(url, create=True))
+        lake, served = Lake.open(url), iter(range(step))
+        s3.fails = lambda request, served=served: (
+            None if request[0] in ("GET", "HEAD") or next(served, None) is not None else DENIED
+        )
+        try:
+            again(lake)
+        except (OSError, LakeError):
+            pass
+        else:
+            break
+        finally:
+            s3.fails = no_failure
+        recovered = Lake.open(url)
+        recovered.recover()
+        found = by_manifest(recovered)
+        assert found in ([0, 1, 2], [0, 1, 2, 3, 4, 86398, 86399, 86400, 86401]), step
+        ends.add(len(found))
+        step += 1
+    assert ends == {3, 9}
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
 
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.inventory import collector
 from controlplane.checkpoints.inventory.collector import CannotOpen, collect
 from controlplane.checkpoints.survey import collect_survey, survey_from_json, survey_to_json
+from tests.served_s3 import DENIED, THROTTLED, Request, ServedS3
 
 NOW = 1_795_160_000.0
+OFFSETS = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795160000000,"conf":{}}\n5'
+
+
+def on_s3(s3: ServedS3, batches: int = 3) -> str:
+    """The bucket of a checkpoint `ck` with so many committed batches."""
+    files = {"ck/metadata": b'{"id":"7f1a1c0e-0000-4000-8000-000000000001"}'}
+    for batch in range(batches):
+        files |= {f"ck/offsets/{batch}": OFFSETS, f"ck/commits/{batch}": b'v1\n{"nextBatchWatermarkMs":0}'}
+    return s3.bucket(files)
 
 
 def written(root: Path, **files: str) -> Path:
@@ -74,7 +86,7 @@ def test_missing_path_does_not_exist_in_the_inventory(tmp_path: Path) -> None:
 
 
 def test_a_missing_backend_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(url: str) -> None:
+    def refuse(url: str, **options: Any) -> None:
         raise ImportError("no adlfs")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", refuse)
@@ -160,3 +172,69 @@ def test_output_and_input_may_be_named_as_they_were_before_the_copy(tmp_path: Pa
     )
     assert held.output is not None and held.output.is_file("_spark_metadata/0")
     assert [listed.root for listed in held.inputs] == [str(tmp_path / "in")]
+
+
+# -- S3 -----------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_on_s3_costs_one_listing_and_one_request_a_file(s3: ServedS3) -> None:
+    bucket = on_s3(s3)
+    s3.requests.clear()
+    held = collect(f"s3a://{bucket}/ck", NOW)
+    assert (held.exists, held.complete, held.errors) == (True, True, ())
+    assert held.is_folder("commits") and held.contents["offsets/2"] == OFFSETS
+    assert s3.methods() == ["LIST"] + ["GET"] * 7
+
+
+def test_a_later_look_at_s3_sees_what_was_written_since(s3: ServedS3) -> None:
+    bucket = on_s3(s3)
+    collect(f"s3a://{bucket}/ck", NOW)
+    s3.put(bucket, "ck/offsets/3", OFFSETS)
+    s3.put(bucket, "ck/offsets/2", OFFSETS + b"00")
+    held = collect(f"s3a://{bucket}/ck", NOW)
+    assert held.errors == ()
+    assert held.contents["offsets/3"] == OFFSETS and held.contents["offsets/2"] == OFFSETS + b"00"
+
+
+def test_every_page_of_a_listing_is_read(s3: ServedS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
+    bucket = s3.bucket({f"ck/state/0/{n}": b"x" for n in range(3)})
+    s3.requests.clear()
+    held = collect(f"s3://{bucket}/ck", NOW, contents=False)
+    assert set(held.entries) == {"state", "state/0", "state/0/0", "state/0/1", "state/0/2"}
+    assert s3.methods() == ["LIST", "LIST"]
+
+
+def test_nothing_and_a_file_on_s3_are_no_checkpoints(s3: ServedS3) -> None:
+    bucket = on_s3(s3)
+    assert not collect(f"s3a://{bucket}/nowhere", NOW).exists
+    assert collect(f"s3a://{bucket}/ck/metadata", NOW).errors == ("it is a file, not a folder",)
+    assert collect("s3a://bucket-that-nobody-has/ck", NOW).errors == ("The specified bucket does not exist",)
+
+
+def test_a_throttled_request_is_repeated(s3: ServedS3) -> None:
+    bucket, seen = on_s3(s3), set[Request]()
+
+    def first_time(request: Request) -> tuple[str, str, str] | None:
+        return None if request in seen else (seen.add(request), THROTTLED)[1]
+
+    s3.fails = first_time
+    assert analyze(collect(f"s3a://{bucket}/ck", NOW)).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("part", "failure", "verdict", "message"),
+    [
+        ("list-type", THROTTLED, "unreadable", "The checkpoint cannot be listed: Please reduce your request rate."),
+        ("", DENIED, "unreadable", "The checkpoint cannot be listed: Access Denied."),
+        ("offsets/2", THROTTLED, "risky", "1 part could not be read, first offsets/2: Please reduce your request rate."),
+    ],
+)  # fmt: skip
+def test_what_s3_refuses_is_unreadable_and_never_broken(
+    s3: ServedS3, part: str, failure: tuple[str, str, str], verdict: str, message: str
+) -> None:
+    bucket = on_s3(s3)
+    s3.fails = lambda request: failure if part in "/".join(request) else None
+    report = analyze(collect(f"s3a://{bucket}/ck", NOW))
+    assert report.verdict == verdict
+    assert report.findings[0].message.startswith(message)
