@@ -6,6 +6,7 @@ import json
 import re
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def report(
     from controlplane.pipeline.report.page import render_html
     from controlplane.pipeline.report.report_job import build_report
     from controlplane.pipeline.report.report_stats import ReportRequest
+    from controlplane.pipeline.runtime.job_progress import JobProgress
     from controlplane.pipeline.runtime.session import get_session, spark_errors
 
     now = time.time()
@@ -103,9 +105,12 @@ def report(
         raise UsageProblem(f"--since {since} is not before --until {until or 'now'}")
     report_request = ReportRequest(url, begin, end, queries, app, limit_state_rows, limit_state_bytes)
     lake = Lake.open(url)
-    spark = get_session("controlplane-history-report", master)
-    with spark_errors("the lake cannot be read"):
-        document = build_report(spark, lake, report_request, _at(now))
+    with JobProgress(partial(click.echo, err=True)) as progress:
+        progress.step("starting Spark")
+        spark = get_session("controlplane-history-report", master)
+        progress.watch(spark)
+        with spark_errors("the lake cannot be read"):
+            document = build_report(spark, lake, report_request, _at(now), progress.step)
     if out is not None:
         out.write_text(render_html(document), encoding="utf-8")
         click.echo(

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from alerts.durations import format_duration, parse_duration
+from alerts.durations import parse_duration
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
 from controlplane.console.client import ApiClient, click_error, open_client
 from controlplane.console.errors import CallFailed, ServerFailed, UsageProblem
@@ -106,32 +106,29 @@ def _work(
     """
     from controlplane.pipeline.rollup.baseline_job import refresh_baselines
     from controlplane.pipeline.rollup.rollup_job import refresh_rollups
+    from controlplane.pipeline.runtime.job_progress import JobProgress
     from controlplane.pipeline.runtime.session import close_session, get_session, spark_errors
 
     started: list[SparkSession] = []
 
     def spark() -> SparkSession:
         if not started:
+            progress.step("starting Spark")
             started.append(get_session("controlplane history rollup", master))
+            progress.watch(started[0])
         return started[0]
 
-    try:
-        with spark_errors("rollup failed; finished days are kept, run the command again"):
-            rollups = refresh_rollups(lake, spark, request, _progress_logger())
-        with spark_errors("the rollups are complete, but computing baselines failed"):
-            return rollups, None if weeks is None else refresh_baselines(
-                lake, spark, now, weeks, request.force
-            )
-    finally:
-        for item in started:
-            close_session(item)
-
-
-def _progress_logger() -> Callable[[str], None]:
-    started_at = time.monotonic()
-    return lambda text: click.echo(
-        f"{format_duration(round(time.monotonic() - started_at))}: {text}", err=True
-    )
+    with JobProgress(partial(click.echo, err=True)) as progress:
+        try:
+            with spark_errors("rollup failed; finished days are kept, run the command again"):
+                rollups = refresh_rollups(lake, spark, request, progress.step)
+            with spark_errors("the rollups are complete, but computing baselines failed"):
+                return rollups, None if weeks is None else refresh_baselines(
+                    lake, spark, now, weeks, request.force, progress.step
+                )
+        finally:
+            for item in started:
+                close_session(item)
 
 
 def _publish(lake: Lake, client: ApiClient) -> int:

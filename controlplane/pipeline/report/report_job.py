@@ -6,6 +6,7 @@ data that reaches the driver is small whatever the range.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from controlplane.lake.schema import spark_ddl
 from controlplane.pipeline.report.report_stats import Json, ReportRequest, ReportTables, compute_report
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import Column, DataFrame, SparkSession
 
 DAY_COLUMNS = (
@@ -23,23 +25,30 @@ DAY_COLUMNS = (
 ALERT_COLUMNS = "name severity query_id fingerprint fired_at resolved_at notified".split()
 
 
-def build_report(spark: SparkSession, lake: Lake, request: ReportRequest, made_at: datetime) -> Json:
-    """The report on what the lake holds."""
+def build_report(
+    spark: SparkSession,
+    lake: Lake,
+    request: ReportRequest,
+    made_at: datetime,
+    step: Callable[[str], None] = lambda text: None,
+) -> Json:
+    """The report on what the lake holds; `step` is called with what is read next."""
     days = _select(_frame(spark, lake, "rollup_1d", request), "bucket_at", request).select(*DAY_COLUMNS)
     alerts = _select(_frame(spark, lake, "alerts", request), "fired_at", request).select(*ALERT_COLUMNS)
     actions = _select(_frame(spark, lake, "actions", request), "requested_at", request).select(
         "action", "state"
     )
-    tables = ReportTables(
-        days.toPandas(),
-        _hours(_select(_frame(spark, lake, "rollup_1h", request), "bucket_at", request)).toPandas(),
-        _runs(
-            _frame(spark, lake, "progress", request), _frame(spark, lake, "lifecycle", request), request
-        ).toPandas(),
-        alerts.toPandas(),
-        actions.toPandas(),
-    )
-    return compute_report(tables, request, made_at)
+    hours = _hours(_select(_frame(spark, lake, "rollup_1h", request), "bucket_at", request))
+    runs = _runs(_frame(spark, lake, "progress", request), _frame(spark, lake, "lifecycle", request), request)
+    frames = {"days": days, "hours": hours, "runs": runs, "alerts": alerts, "actions": actions}
+    found = {name: _collect(name, frame, step) for name, frame in frames.items()}
+    step("computing the report")
+    return compute_report(ReportTables(**found), request, made_at)
+
+
+def _collect(name: str, frame: DataFrame, step: Callable[[str], None]) -> pd.DataFrame:
+    step(f"reading {name}")
+    return frame.toPandas()
 
 
 def _frame(spark: SparkSession, lake: Lake, table: str, request: ReportRequest) -> DataFrame:

@@ -35,7 +35,12 @@ class BaselineResult:
 
 
 def refresh_baselines(
-    lake: Lake, spark: Callable[[], SparkSession], now: float, weeks: int = WEEKS, force: bool = False
+    lake: Lake,
+    spark: Callable[[], SparkSession],
+    now: float,
+    weeks: int = WEEKS,
+    force: bool = False,
+    log: Callable[[str], None] = lambda text: None,
 ) -> BaselineResult:
     """Compute baselines from the `weeks` weeks up to the newest rolled-up day. `now`: Unix seconds.
 
@@ -54,8 +59,10 @@ def refresh_baselines(
         if before is not None and before.facts == facts and not force:
             return BaselineResult(before.rows, False)
         staging = lake.stage(JOB, BATCH)
+        session = spark()
+        log(f"computing baselines of {weeks} weeks")
         hours = lake_frames.read_table(
-            lake, spark(), manifest, HOURS, end - timedelta(weeks=weeks), end - ONE_DAY
+            lake, session, manifest, HOURS, end - timedelta(weeks=weeks), end - ONE_DAY
         )
         rows = compute_baselines(hours, end, made_at, weeks)
         parts = lake_frames.write_partitions(

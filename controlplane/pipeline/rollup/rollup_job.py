@@ -76,8 +76,9 @@ def refresh_rollups(
         rows = dict.fromkeys(JOBS, 0)
         for place, portion in enumerate(found := list(split_portions(days, stale))):
             name = " to ".join(sorted({str(portion[0]), str(portion[-1])}))
+            session = spark()
             log(f"{place + 1} of {len(found)}: {name}, {days.rows(portion):,} rows of raw tables")
-            for commit in _roll_up_portion(lake, spark(), manifest, days, portion, request.objective):
+            for commit in _roll_up_portion(lake, session, manifest, days, portion, request.objective):
                 rows[commit.job] += commit.rows
         return RollupSummary(tuple(stale), len(known) - len(stale), rows)
 
