@@ -18,11 +18,13 @@ Wanted = frozenset[str] | None
 class LiveSource:
     """A source with the values at `at` appended; a series without one ends with a staleness marker.
 
-    `sample` returns all values at `at` of the wanted metrics (None: of all). It is called once for each name,
-    and only by selections that include `at`.
+    `at` is rounded to whole milliseconds, as the evaluator rounds its times: otherwise half of all selections
+    "until now" end just before the values. `sample` returns all values at `at` of the wanted metrics (None: of
+    all). It is called once for each name, and only by selections that include `at`.
     """
 
     def __init__(self, source: SeriesSource, at: float, sample: Callable[[Wanted], Iterable[NamedSample]]):
+        at = round(at * 1000) / 1000
         self._source, self._at = source, at
         self._current = cache(lambda wanted: [_series(item, at) for item in sample(wanted)])
 

@@ -60,6 +60,13 @@ def test_the_values_of_this_moment_stand_at_the_end() -> None:
     assert {s.labels["n"]: s.value for s in evaluate(parse("x"), live, NOW)} == {"a": 50.0, "d": 60.0}
 
 
+@pytest.mark.parametrize("fraction", [0.0004, 0.0006, 0.1234567, 0.9999999])
+def test_an_evaluation_between_two_milliseconds_reads_the_live_values(fraction: float) -> None:
+    now = NOW + fraction
+    live = LiveSource(grid(), now, Reported_(("x", {"n": "a"}, 50.0)))
+    assert {s.labels["n"]: s.value for s in evaluate(parse("x"), live, now)} == {"a": 50.0}
+
+
 def test_a_series_without_a_value_now_is_marked_as_ended_once() -> None:
     found = {
         item.labels["n"]: item for item in LiveSource(grid(), NOW, Reported_()).select(named("x"), 60.0, NOW)
