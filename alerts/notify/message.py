@@ -1,4 +1,4 @@
-"""Notification message of an alert group: status, common labels, alerts, links, title and body.
+"""Notification message of an alert group: status, common labels, alerts and links.
 
 Pure values; each receiver formats them.
 """
@@ -6,19 +6,27 @@ Pure values; each receiver formats them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from alerts.notify.reasons import Reason
 from alerts.state import Alert, AlertState
 
-_MAX_BODY_ALERTS = 20
+
+@dataclass(frozen=True)
+class AlertContext:
+    """Where an alert leads to in the dashboard, and facts that explain it, by name (`Probable cause`)."""
+
+    query: str = ""
+    silence: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Message:
     """A message to one receiver. `alerts`: firing first, then oldest first.
 
-    `external_url`: the dashboard's URL, for links. `sent_at`: Unix seconds.
+    `external_url`: the dashboard's URL, for links. `sent_at`: Unix seconds. `generator_urls` and `contexts`: by
+    fingerprint.
     """
 
     receiver: str
@@ -29,6 +37,7 @@ class Message:
     reason: Reason
     sent_at: float
     generator_urls: Mapping[str, str]
+    contexts: Mapping[str, AlertContext] = field(default_factory=dict)
 
     @property
     def firing(self) -> tuple[Alert, ...]:
@@ -50,21 +59,6 @@ class Message:
         """Annotations that all alerts share."""
         return _in_common(alert.annotations for alert in self.alerts)
 
-    @property
-    def title(self) -> str:
-        """`[FIRING:2] LagGrowing (shop orders)`, as in Alertmanager's default template."""
-        count = f":{len(self.firing)}" if self.firing else ""
-        named = " ".join(self.group_labels.values())
-        rest = [value for name, value in self.common_labels.items() if name not in self.group_labels]
-        return f"[{self.status.upper()}{count}] {named}" + (f" ({' '.join(rest)})" if rest else "")
-
-    @property
-    def body(self) -> str:
-        """One line per alert, as plain text."""
-        lines = [_line(alert) for alert in self.alerts[:_MAX_BODY_ALERTS]]
-        left = len(self.alerts) - len(lines)
-        return "\n".join([*lines, f"and {left} more"] if left else lines)
-
 
 def _in_common(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Entries that all mappings share, sorted by name."""
@@ -72,11 +66,6 @@ def _in_common(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return {
         name: text for name, text in sorted(first.items()) if all(other.get(name) == text for other in others)
     }
-
-
-def _line(alert: Alert) -> str:
-    what = alert.annotations.get("summary") or alert.labels.get("alertname", "")
-    return f"{'resolved: ' if alert.state is AlertState.RESOLVED else ''}{what}"
 
 
 def firing_first(alerts: Iterable[Alert]) -> tuple[Alert, ...]:

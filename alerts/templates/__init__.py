@@ -1,1 +1,1 @@
-"""Templates of labels and annotations: the subset of Go's text/template that rule files use."""
+"""Templates as Go's text/template: annotations of rule files (`expansion`) and texts of messages (`library`)."""

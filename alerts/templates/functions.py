@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 from alerts.durations import parse_duration
 from alerts.matching.regex import replace_all, search
+from alerts.templates.times import DEFAULT_LAYOUT, format_span, format_time
+from alerts.templates.values import Pair
 
 MAX_WIDTH = 1000
 #: Characters of a text made by `reReplaceAll`, which could otherwise grow with each call.
@@ -32,6 +34,14 @@ def go_format(value: Any) -> str:
             return "true" if value else "false"
         case float():
             return _go_float(value)
+        case datetime():
+            return format_time(value, DEFAULT_LAYOUT)
+        case timedelta():
+            return format_span(value)
+        case list() | tuple():
+            return "[" + " ".join(go_format(element) for element in value) + "]"
+        case Pair():
+            return f"{{{value['Name']} {value['Value']}}}"
         case Mapping():
             return "map[" + " ".join(f"{k}:{go_format(v)}" for k, v in sorted(value.items())) + "]"
     return str(value)
@@ -205,9 +215,12 @@ def _print(*values: Any) -> str:
 
 def _index(value: Any, *keys: Any) -> Any:
     for key in keys:
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{go_format(value)} has no elements")
-        value = value.get(str(key), "")
+        if isinstance(value, list | tuple) and isinstance(key, int) and 0 <= key < len(value):
+            value = value[key]
+        elif isinstance(value, Mapping):
+            value = value.get(str(key), "")
+        else:
+            raise ValueError(f"{go_format(value)[:100]} has no element {go_format(key)[:100]}")
     return value
 
 
@@ -266,7 +279,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "print": _print,
     "println": lambda *values: " ".join(go_format(value) for value in values) + "\n",
     "index": _index,
-    "len": len,
+    "len": lambda value: len(value.encode()) if isinstance(value, str) else len(value),
     "eq": _equal,
     "ne": lambda a, b: a != b,
     "lt": _ordered(lambda a, b: a < b),

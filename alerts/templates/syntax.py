@@ -1,8 +1,8 @@
 """Template parser: the part of Go's text/template that rule files use.
 
-Supported: text, `{{ pipeline }}` with trim markers and comments, `if`/`else if`/`else`, `with`, `range`,
-variables, fields, calls, parentheses. Rejected: `define`, `template`, `block`, `break`, `continue`. Bounded in
-length and depth. `alerts.templates.expansion` evaluates the tree.
+Supported: text, `{{ pipeline }}` with trim markers and comments, `if`/`else if`/`else`, `with`, `range`, `break`,
+`continue`, `define`, `template`, `block`, variables, fields, methods, calls, parentheses. Bounded in length and
+depth. `alerts.templates.expansion` evaluates the tree.
 """
 
 from __future__ import annotations
@@ -14,57 +14,24 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from alerts.errors import TemplateError
+from alerts.templates.nodes import (
+    Branch,
+    Inclusion,
+    Jump,
+    Literal,
+    Operand,
+    ParsedTemplate,
+    Path,
+    Piece,
+    Pipeline,
+    TemplateCall,
+)
 
 MAX_LENGTH = 65_536
 MAX_DEPTH = 40
 
 
-@dataclass(frozen=True)
-class Literal:
-    """A constant."""
-
-    value: str | float | int | bool | None
-
-
-@dataclass(frozen=True)
-class Path:
-    """`.a.b` (root None), `$x.a` (root `x`; `$` alone: ""), or fields of something in parentheses."""
-
-    root: str | Pipeline | None
-    fields: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class TemplateCall:
-    """A call of the function `name`."""
-
-    name: str
-
-
-Operand = Literal | Path | TemplateCall
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """Commands; each gets the previous result as its last argument. `sets`: assigned variables."""
-
-    commands: tuple[tuple[Operand, ...], ...]
-    sets: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Branch:
-    """`if`, `with` or `range`. `otherwise`: the body after `else`."""
-
-    keyword: str
-    pipeline: Pipeline
-    body: tuple[Piece, ...]
-    otherwise: tuple[Piece, ...] = ()
-
-
-Piece = str | Pipeline | Branch
-
-_REFUSED = ("define", "template", "block", "break", "continue")
+_KEYWORDS = frozenset("if with range define block template break continue".split())
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
     |(?P<string>"(?:[^"\\\n]|\\.)*"|`[^`]*`)
@@ -100,7 +67,9 @@ class _Parser:
     pieces: list[str | _Action] = field(default_factory=list)
     next: int = 0
     depth: int = 0
+    loops: int = 0
     variables: list[str] = field(default_factory=list)
+    definitions: dict[str, tuple[Piece, ...]] = field(default_factory=dict)
 
     def error(self, message: str, at: int) -> TemplateError:
         line = self.text.count("\n", 0, at) + 1
@@ -157,24 +126,58 @@ class _Parser:
                 if not inside:
                     raise self.error(f"{keyword!r} without an if, with or range", piece.at)
                 return tuple(body), piece
-            body.append(self._piece(keyword, piece, significant))
+            body.extend(self._piece(keyword, piece, significant))
         if inside:
             raise self.error("'{{ end }}' is missing", len(self.text))
         return tuple(body), None
 
-    def _piece(self, keyword: str, action: _Action, significant: Sequence[TemplateToken]) -> Piece:
-        if keyword in _REFUSED:
-            raise self.error(f"{keyword!r} is not taken", action.at)
+    def _piece(
+        self, keyword: str, action: _Action, significant: Sequence[TemplateToken]
+    ) -> tuple[Piece, ...]:
+        if keyword not in _KEYWORDS:
+            return (_PipelineParser(self, action.tokens, action.at).whole(),)
+        rest = action.tokens[action.tokens.index(significant[0]) + 1 :]
         if keyword in ("if", "with", "range"):
-            rest = action.tokens[action.tokens.index(significant[0]) + 1 :]
-            return self._branch(keyword, rest, action.at)
-        return _PipelineParser(self, action.tokens, action.at).whole()
+            return (self._branch(keyword, rest, action.at),)
+        if keyword in ("break", "continue"):
+            if not self.loops or len(significant) > 1:
+                raise self.error(f"{keyword!r} may only stand alone inside a range", action.at)
+            return (Jump(keyword),)
+        return self._named(keyword, rest, action.at)
+
+    def _named(self, keyword: str, tokens: list[TemplateToken], at: int) -> tuple[Piece, ...]:
+        """`define "name"`, `block "name" pipeline` and `template "name" [pipeline]`."""
+        parser = _PipelineParser(self, tokens, at)
+        name = parser.name()
+        data = None if parser.is_done() and keyword != "block" else parser.whole()
+        if keyword == "define":
+            if data is not None or self.depth:
+                raise self.error("define takes a name only, and stands at the top of the text", at)
+            self._define(name, at)
+            return ()
+        if keyword == "block":
+            self._define(name, at)
+        return (Inclusion(name, data),)
+
+    def _define(self, name: str, at: int) -> None:
+        self.deeper(at)
+        # A defined template sees only its own data: neither the variables nor the loop around it.
+        outer = self.variables, self.loops
+        self.variables, self.loops = [], 0
+        body, closing = self.body(inside=True)
+        self.variables, self.loops = outer
+        if closing is None or any(token.text == "else" for token in closing.tokens):
+            raise self.error("an 'else' without an if, with or range", closing.at if closing else at)
+        self.definitions[name] = body
+        self.depth -= 1
 
     def _branch(self, keyword: str, tokens: list[TemplateToken], at: int) -> Branch:
         self.deeper(at)
         known = len(self.variables)
         pipeline = _PipelineParser(self, tokens, at).whole(of_range=keyword == "range")
+        self.loops += keyword == "range"
         body, closing = self.body(inside=True)
+        self.loops -= keyword == "range"
         otherwise: tuple[Piece, ...] = ()
         assert closing is not None
         significant = [token for token in closing.tokens if token.kind != "space"]
@@ -211,6 +214,20 @@ class _PipelineParser:
             raise self._error(f"{self._tokens[self._next].text!r} may not stand here")
         return pipeline
 
+    def name(self) -> str:
+        """The quoted name at the start."""
+        self._skip_spaces()
+        token = self._take()
+        if token.kind != "string":
+            self._next -= 1
+            raise self._error("a name in quotes must stand here")
+        text = self._string(token.text)
+        self._skip_spaces()
+        return text
+
+    def is_done(self) -> bool:
+        return self._next >= len(self._tokens)
+
     def _error(self, message: str) -> TemplateError:
         if self._next < len(self._tokens):
             at = self._tokens[self._next].at
@@ -233,18 +250,18 @@ class _PipelineParser:
             self._next += 1
 
     def _pipeline(self, most: int) -> Pipeline:
-        sets = self._sets(most)
+        sets, declares = self._sets(most)
         commands = [self._command()]
         while self._peek().text == "|" and self._peek().kind == "sign":
             self._take()
             commands.append(self._command())
-            if not isinstance(commands[-1][0], TemplateCall):
+            if not _is_callable(commands[-1][0]):
                 raise self._error("after | a function must stand")
         self._parser.variables.extend(sets)
-        return Pipeline(tuple(commands), sets)
+        return Pipeline(tuple(commands), sets, declares)
 
-    def _sets(self, most: int) -> tuple[str, ...]:
-        """`$x :=`, `$x =` or `$i, $x :=` at the start."""
+    def _sets(self, most: int) -> tuple[tuple[str, ...], bool]:
+        """`$x :=`, `$x =` or `$i, $x :=` at the start, and whether they are declared."""
         start, names = self._next, []
         while True:
             self._skip_spaces()
@@ -254,14 +271,14 @@ class _PipelineParser:
             sign = self._take()
             if token.kind != "variable" or sign.text not in (",", ":=", "="):
                 self._next = start
-                return ()
+                return (), True
             if sign.text != ",":
                 break
         if len(names) > most:
             raise self._error("too many variables are set")
         if sign.text == "=" and names[0] not in self._parser.variables:
             raise self._error(f"the variable ${names[0]} is not defined")
-        return tuple(names)
+        return tuple(names), sign.text == ":="
 
     def _command(self) -> tuple[Operand, ...]:
         operands = []
@@ -275,7 +292,7 @@ class _PipelineParser:
             self._skip_spaces()
         if not operands:
             raise self._error("a value must stand here")
-        if len(operands) > 1 and not isinstance(operands[0], TemplateCall):
+        if len(operands) > 1 and not _is_callable(operands[0]):
             raise self._error("only a function takes arguments")
         return tuple(operands)
 
@@ -339,15 +356,21 @@ class _PipelineParser:
         return tuple(fields)
 
 
+def _is_callable(operand: Operand) -> bool:
+    """Whether an operand takes arguments: a function, or a field that may be a method."""
+    return isinstance(operand, TemplateCall) or (isinstance(operand, Path) and bool(operand.fields))
+
+
 def _number(text: str) -> float | int:
     """Go distinguishes integers from floats, and so do its verbs (`%d`)."""
     return float(text) if any(char in text for char in ".eE") else int(text[:100])
 
 
-def parse(text: str, functions: frozenset[str], variables: Sequence[str]) -> tuple[Piece, ...]:
+def parse(text: str, functions: frozenset[str], variables: Sequence[str]) -> ParsedTemplate:
     """Parse a template. Raises TemplateError with line and column."""
     if len(text) > MAX_LENGTH:
         raise TemplateError(f"a template may have {MAX_LENGTH} characters", 1, 1)
     parser = _Parser(text, functions, variables=list(variables))
     parser.split()
-    return parser.body(inside=False)[0]
+    body = parser.body(inside=False)[0]
+    return ParsedTemplate(body, parser.definitions)

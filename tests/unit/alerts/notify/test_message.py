@@ -28,15 +28,6 @@ def test_labels_and_annotations_in_common_are_those_that_all_alerts_agree_on() -
     assert message(item).common_annotations == item.annotations
 
 
-def test_title_and_body_are_short() -> None:
-    alerts = [alert("A", app="shop", query=f"q{n:02}") for n in range(25)]
-    reported = message(*alerts)
-    assert reported.title == "[FIRING:25] shop (A)"
-    assert reported.body.count("\n") == 20
-    assert reported.body.endswith("and 5 more")
-    assert message(resolved(alerts[0], 1100)).body.startswith("resolved: A of")
-
-
 def test_two_messages_of_one_state_are_alike() -> None:
     item, two = alert("A", query="x"), alert("A", query="y")
     assert message(item, two) == message(two, item)

@@ -109,7 +109,7 @@ def test_a_bare_number_is_written_as_go_writes_it(value: float, reported: str) -
         ("{{ if true }}", 1, 14, "'{{ end }}' is missing"),
         ("{{ end }}", 1, 1, "'end' without"),
         ("{{ else }}", 1, 1, "'else' without"),
-        ('{{ template "x" }}', 1, 1, "'template' is not taken"),
+        ('{{ template "x" }}', 1, 1, "there is no template 'x'"),
         ("{{ $value | 5 }}", 1, 15, "after | a function must stand"),
         ('{{ "a" "b" }}', 1, 12, "only a function takes arguments"),
         ("{{ (1 }}", 1, 7, "')' is missing"),
