@@ -11,7 +11,8 @@ from typing import Any
 
 from controlplane.actions import guards, transitions
 from controlplane.actions.transitions import NewAction
-from controlplane.model import Action, CheckpointSummary, QueryView, Run
+from controlplane.health.checkpoint_verdict import current
+from controlplane.model import Action, CheckpointSummary, QueryView
 from listeners.protocol.wire import rfc3339
 
 MAX_FINDINGS = 10
@@ -37,17 +38,10 @@ def decide_without_inventory(
     action: Action, view: QueryView, report: StoredReport | None, why: str, now: float
 ) -> Action:
     """Decide without a new inventory: a broken checkpoint stays broken until a newer inventory or run disproves it."""
-    seen = view.checkpoint
-    if guards.predicted_failure(seen) is not None and not _is_disproved(seen, view.run):
+    seen = current(view)
+    if guards.predicted_failure(seen) is not None:
         return decide(action, seen, report, now)
     return transitions.release(action, {"checkpoint": f"not checked: {why}"}, now)
-
-
-def _is_disproved(seen: CheckpointSummary | None, run: Run | None) -> bool:
-    """Whether a run started from this checkpoint after the inventory and committed a batch."""
-    if seen is None or run is None:
-        return False
-    return run.started_at > seen.taken_at and run.last_batch_id is not None
 
 
 def force(action: Action, seen: CheckpointSummary | None, report: StoredReport | None, now: float) -> Action:

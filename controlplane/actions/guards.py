@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.model import Action, Agent, CheckpointSummary, QueryView, Run
+from controlplane.health.checkpoint_verdict import CHANGED, shows_end
+from controlplane.model import Action, Agent, CheckpointSummary, QueryView
 from listeners.protocol.wire import rfc3339
 
 ALLOWED = {"none": (), "stop": ("stop",), "all": ("stop", "start", "restart")}
@@ -129,7 +130,7 @@ def is_fresh(seen: CheckpointSummary | None, view: QueryView, now: float) -> boo
     if seen is None or (run is not None and seen.taken_at < run.started_at):
         return False
     ended = run is not None and run.ended_at is not None
-    if ended and not _is_of_the_end(seen, run):
+    if ended and not shows_end(seen, run):
         return False
     return now - seen.taken_at <= (FRESH_AFTER_END_SECONDS if ended else FRESH_SECONDS)
 
@@ -142,16 +143,10 @@ def may_have_changed(view: QueryView, now: float) -> bool:
     return seen.verdict == "broken" or now - seen.taken_at > EDIT_GRACE_SECONDS
 
 
-def _is_of_the_end(seen: CheckpointSummary, run: Run | None) -> bool:
-    """Whether it was taken after the run ended; the clocks of the agent and of the reported end may differ a little."""
-    if run is None or run.ended_at is None:
-        return False
-    return seen.taken_at >= run.ended_at or (seen.run_id == run.run_id and seen.why in ("failed", "stopped"))
-
-
 def predicted_failure(seen: CheckpointSummary | None) -> ActionRefusal | None:
     """Why a start will fail according to the doctor; None if the checkpoint is not broken."""
     if seen is None or seen.verdict != "broken":
         return None
     what = seen.predicted_failure or seen.summary
-    return ActionRefusal(BROKEN, f"the checkpoint is broken, a start will fail: {what}")
+    damage = "" if what.startswith(CHANGED) else "the checkpoint is broken, "
+    return ActionRefusal(BROKEN, f"{damage}a start will fail: {what}")

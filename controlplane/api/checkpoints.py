@@ -12,18 +12,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controlplane.api.bodies import Body, Number, Stamp, Whole
 from controlplane.api.render import stamp
+from controlplane.health.checkpoint_verdict import OUTDATED, current, is_stale
 from controlplane.model import QueryView
 
 #: Verdicts, worst first.
-VERDICTS = ("broken", "unreadable", "risky", "unknown", "ok")
+VERDICTS = ("broken", "unreadable", "risky", "unknown", OUTDATED, "ok")
 SEVERITIES = ("error", "warning", "info")
 MAX_FIELD_CHARS = 4000
 
 
 class CheckpointBody(Body):
-    """A checkpoint. `collected_at`: time of the newest inventory; `stale`: a run began or ended since then.
+    """A checkpoint. `collected_at`: time of the newest inventory; `logs_read_at`: of a later reading of its logs.
 
-    `trouble`: why there is no newer inventory.
+    `outdated`: no fault was found, but batches were committed, or a run began or ended, since then. `stale`: it is
+    long outdated, or a run began or ended. `trouble`: why there is no newer inventory.
     """
 
     query_id: str
@@ -33,6 +35,7 @@ class CheckpointBody(Body):
     verdict: str
     summary: str
     collected_at: Stamp
+    logs_read_at: Stamp
     collector: str | None
     why: str | None
     spark_version: str | None
@@ -145,9 +148,9 @@ class InventoryRequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def checkpoint_body(view: QueryView, collecting: bool, trouble: str | None) -> CheckpointBody:
+def checkpoint_body(view: QueryView, collecting: bool, trouble: str | None, now: float) -> CheckpointBody:
     """The body of a query's checkpoint; `trouble`: why the last inventory request failed."""
-    seen, facts = view.checkpoint, view.facts
+    seen, facts = current(view), view.facts
     summary_values = {name: getattr(seen, name) if seen else None for name in _SUMMARY_FIELDS}
     return CheckpointBody(
         query_id=view.query_id,
@@ -157,9 +160,10 @@ def checkpoint_body(view: QueryView, collecting: bool, trouble: str | None) -> C
         verdict=seen.verdict if seen else "unknown",
         summary=seen.summary if seen else _why_unknown(view),
         collected_at=stamp(seen.taken_at if seen else None),
+        logs_read_at=stamp(seen.logs.at if seen and seen.logs else None),
         counts=_counts(seen.counts if seen else {}),
         collecting=collecting,
-        stale=is_stale(view),
+        stale=is_stale(view, now),
         trouble=trouble or (seen.trouble if seen else _why_unknown(view)),
         **summary_values,
     )
@@ -188,13 +192,6 @@ def _why_unknown(view: QueryView) -> str:
     if view.run is None:
         return "the query has never run"
     return "no inventory has arrived yet"
-
-
-def is_stale(view: QueryView) -> bool:
-    """Whether a run began or ended after the newest inventory."""
-    if view.checkpoint is None or view.run is None:
-        return False
-    return view.checkpoint.taken_at < max(view.run.started_at, view.run.ended_at or 0.0)
 
 
 def worst_first(bodies: Sequence[CheckpointBody]) -> list[CheckpointBody]:

@@ -16,6 +16,7 @@ from controlplane.checkpoints.inventory.model import Inventory, NotAnInventory, 
 from controlplane.checkpoints.inventory.relocation import plain_path
 from controlplane.checkpoints.survey import Survey
 from controlplane.events import progress
+from controlplane.model import CheckpointLogs
 from controlplane.store.shapes import ShapeOwner
 from listeners.protocol.wire import Event
 
@@ -74,6 +75,14 @@ def received_inventory(event: Event) -> ReceivedInventory:
         inventory=data["inventory"],
         output=output if isinstance(output, dict) else None,
     )
+
+
+def received_logs(event: Event) -> tuple[str, CheckpointLogs]:
+    """The query id and the newest batches in a `checkpoint_logs` event. `at`: start of the reading, by our clock."""
+    data = event.data
+    seconds = min(max(progress.number(data.get("seconds")) or 0.0, 0.0), MAX_COLLECT_SECONDS)
+    logs = (progress.whole(data.get(name)) for name in ("planned", "committed"))
+    return progress.identity(data, "id"), CheckpointLogs(event.at - seconds, *logs)
 
 
 def survey_from(received: ReceivedInventory) -> Survey:

@@ -10,7 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from controlplane.checkpoints.inventory_events import (
     ReceivedInventory,
     normalized_path,
     received_inventory,
+    received_logs,
     shapes_in_status,
     survey_from,
     without_state_rows,
@@ -38,11 +39,13 @@ from controlplane.checkpoints.inventory_requests import (
 )
 from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
 from controlplane.checkpoints.report import build_report, checkpoint_seen, unreadable_report
+from controlplane.checkpoints.server_inspections import ServerInspections
 from controlplane.errors import Conflict, Forbidden, NotFound
 from controlplane.events.progress import mapping
 from controlplane.events.window import Window
+from controlplane.health.checkpoint_verdict import contradicts
 from controlplane.health.thresholds import DEFAULTS
-from controlplane.model import Action, ActionState, QueryView
+from controlplane.model import Action, ActionState, CheckpointLogs, QueryView
 from controlplane.shapes.report import UNKNOWN, comparison_document, disallowed_change
 from controlplane.store import checkpoints as rows
 from controlplane.store import shapes as shape_rows
@@ -57,6 +60,9 @@ MAX_COLLECTIONS = 20
 #: Time for one listing by the server; requests wait a little longer.
 COLLECT_SECONDS = 12.0
 INVENTORY = "inventory"
+LOGS = "checkpoint_logs"
+#: Minimum time between inventories that are requested because logs and reports contradict each other.
+CONTRADICTION_SECONDS = 600.0
 Reading = Callable[[], AbstractContextManager[Connection]]
 
 
@@ -81,6 +87,7 @@ class CheckpointService:
         self._shape_queue = CoalescingQueue("shape-comparison", MAX_SHAPES, MAX_WEIGHT)
         self._collection_queue = CoalescingQueue("checkpoint-collector", MAX_COLLECTIONS, MAX_WEIGHT)
         self._requests = InventoryRequests(self._request_ended)
+        self._inspections = ServerInspections()
         self.listeners: list[Callable[[str], None]] = []
         #: Seconds that the last analysis took; None before the first.
         self.judge_seconds: float | None = None
@@ -110,9 +117,22 @@ class CheckpointService:
             if event.type == INVENTORY:
                 self._requests.agent_answered(event.agent)
                 self._receive(received_inventory(event))
+            elif event.type == LOGS:
+                self._set_logs(*received_logs(event))
             elif event.type == "status":
                 for whose, shape in shapes_in_status(event):
                     self._shape_queue.put(whose.run_id, partial(self._compare, whose, shape), len(str(shape)))
+
+    def _set_logs(self, query_id: str, logs: CheckpointLogs) -> None:
+        """Keep a reading of a running query's logs; request an inventory where it contradicts the reports."""
+        view = self._window.view(query_id)
+        seen = view.checkpoint if view is not None else None
+        if view is None or seen is None or logs.at <= seen.taken_at:
+            return
+        self._window.set_checkpoint(query_id, replace(seen, logs=logs))
+        if contradicts(view, logs) and logs.at - seen.taken_at > CONTRADICTION_SECONDS:
+            with suppress(Conflict):
+                self.request(view)
 
     def _receive(self, received: ReceivedInventory) -> None:
         if self._window.view(received.query_id) is None:
@@ -240,9 +260,10 @@ class CheckpointService:
 
     def request_before_start(self, view: QueryView) -> None:
         """Request an inventory that a start waits for. Raises Conflict where none can be expected."""
-        if view.agent is not None and self._requests.is_unresponsive(view.agent.agent):
+        if view.agent is None or not self._requests.is_unresponsive(view.agent.agent):
+            self.request(view)
+        elif not self._collects(view):
             raise Conflict("its agent did not answer the last request", code="cannot_look")
-        self.request(view)
 
     def request(self, view: QueryView) -> str:
         """Request an inventory from the `agent`, else from this `server`; returns which. Raises Conflict where neither can.
@@ -265,6 +286,13 @@ class CheckpointService:
                 self._outbox.put(_command(request, ActionState.REQUESTED))
             return "agent"
         return self._collect(view, now)
+
+    def _collects(self, view: QueryView | None) -> bool:
+        """Whether this server collects the inventory itself, for an agent that does not."""
+        try:
+            return view is not None and bool(self._collect(view, self._clock()))
+        except Conflict:
+            return False
 
     def _collect(self, view: QueryView, now: float) -> str:
         path = view.facts.checkpoint or (view.checkpoint.checkpoint if view.checkpoint else None)
@@ -318,7 +346,8 @@ class CheckpointService:
             raise Forbidden(f"this token is bound to the app {app}")
         if request.agent is not None:
             self._requests.agent_answered(request.agent)
-        if result.state in ("refused", "failed") and self._requests.of(request.query_id) is request:
+        unavailable = result.state in ("refused", "failed") and self._requests.of(request.query_id) is request
+        if unavailable and not self._collects(self._window.view(request.query_id)):
             self._requests.failed(
                 request.query_id, result.reason or f"its agent {result.state} it ({result.code})"
             )
@@ -334,8 +363,11 @@ class CheckpointService:
             listener(request.query_id)
 
     def tick(self) -> None:
-        """End the requests that timed out."""
-        self._requests.tick(self._clock())
+        """End the requests that timed out, and read outdated checkpoints that no agent can read."""
+        now = self._clock()
+        self._requests.tick(now)
+        for view in self._inspections.due(self._window.fleet, now) if self._allowed else ():
+            self._collects(view)
 
 
 def _command(request: InventoryRequest, state: ActionState) -> Action:

@@ -56,7 +56,7 @@ def parse(event: wire.Event, shift: float = 0.0) -> ParsedEvent:
         case "progress":
             query_id, run_id = progress.identity(data, "id"), progress.identity(data, "runId")
             return ParsedEvent(event, query_id, run_id, sample=progress.sample(data, event.at))
-        case "started" | "idle" | "terminated":
+        case "started" | "idle" | "terminated" | "checkpoint_logs":
             return ParsedEvent(event, progress.identity(data, "id"), progress.identity(data, "runId"))
         case "inventory":
             if not isinstance(data.get("inventory"), dict):

@@ -24,7 +24,7 @@ from controlplane.store.tables import agents, batches, counters, events, queries
 from controlplane.store.writer import Writer
 
 #: Events that describe only the present; what they change is stored in other tables.
-SHORT_LIVED = ("heartbeat", "status")
+SHORT_LIVED = ("heartbeat", "status", "checkpoint_logs")
 SHORT_LIVED_SECONDS = 24 * 3600.0
 CHUNK = 1_000
 T = TypeVar("T")
@@ -132,7 +132,7 @@ class _Pass:
         return deleted
 
     def delete_short_lived(self, cutoff: float) -> int:
-        """Delete heartbeats and status events older than `cutoff`, beginning at the mark of the previous pass."""
+        """Delete events of the types SHORT_LIVED older than `cutoff`, beginning at the mark of the previous pass."""
         deleted, more = 0, True
         while more:
             step, more = self.write(lambda connection: _delete_short_lived(connection, cutoff))

@@ -1,4 +1,4 @@
-"""Collect one checkpoint inventory and encode it as an `inventory` event.
+"""Collect one checkpoint inventory and encode it as an `inventory` event, or its logs as `checkpoint_logs`.
 
 `listeners.checkpoints.inventories` decides when; `listeners.checkpoints.inventory_reader` reads the files.
 """
@@ -10,7 +10,13 @@ from typing import Any, Callable
 
 from listeners.checkpoints.hadoop import DirectoryReader
 from listeners.checkpoints.inventory_policy import InventoryBudget
-from listeners.checkpoints.inventory_reader import Bounds, DriverInventory, collect, output_location
+from listeners.checkpoints.inventory_reader import (
+    Bounds,
+    DriverInventory,
+    collect,
+    newest_batches,
+    output_location,
+)
 from listeners.protocol import wire
 from listeners.protocol.errors import CommandError
 from listeners.queries.registry import RegisteredQuery
@@ -24,7 +30,7 @@ OUTPUT_BOUNDS = Bounds(entries=2000, names=300_000, contents=InventoryBudget(fil
 class InventoryCollection:
     """One inventory in progress, on a thread of its own.
 
-    If a file system hangs, what was read so far remains.
+    If a file system hangs, what was read so far remains. `logs_only`: only the newest batches are read, into `logs`.
     """
 
     def __init__(
@@ -34,9 +40,11 @@ class InventoryCollection:
         open_files: Callable[[Any, str], DirectoryReader],
         clock: Callable[[], float],
         rows: bool,
+        logs_only: bool = False,
     ):
         self._entry, self._bounds, self._open, self._clock = entry, bounds, open_files, clock
-        self._rows = rows
+        self._rows, self._logs_only = rows, logs_only
+        self.logs: dict[str, int | None] | None = None
         self._deadline = clock() + bounds.seconds
         self.checkpoint: DriverInventory | None = None
         self.output: DriverInventory | None = None
@@ -61,6 +69,9 @@ class InventoryCollection:
             raise refusal(
                 "temporary_checkpoint", "the query has no checkpointLocation; its checkpoint is temporary"
             )
+        if self._logs_only:
+            self.logs = newest_batches(self._open(session, location), self._bounds.entries)
+            return
         self.spark_version = str(session.version)
         output = output_location(run.facts().get("sink"))
         sink = self._inventory(output, OUTPUT_BOUNDS) if output else None
@@ -92,6 +103,12 @@ def inventory_event(
         else collection.output.document(now, collection.spark_version),
     }
     return fit_to_line(document)
+
+
+def logs_event(entry: RegisteredQuery, run_id: str, seconds: float, logs: dict[str, int | None]) -> str:
+    """The data of a `checkpoint_logs` event as JSON text."""
+    ids = {"id": entry.query_id, "runId": run_id, "name": entry.name}
+    return wire.dumps({**ids, "seconds": round(seconds, 3), **logs})
 
 
 def fit_to_line(document: dict[str, Any]) -> str:

@@ -15,10 +15,10 @@ import threading
 import time
 from typing import Any, Callable
 
-from listeners.checkpoints.collection import InventoryCollection, inventory_event, refusal
+from listeners.checkpoints.collection import InventoryCollection, inventory_event, logs_event, refusal
 from listeners.checkpoints.hadoop import DirectoryReader, HadoopFileSystem
 from listeners.checkpoints.inventory_reader import Bounds
-from listeners.checkpoints.timetable import Due, Timetable
+from listeners.checkpoints.timetable import RUNNING, Due, Timetable
 from listeners.protocol import wire
 from listeners.protocol.errors import AgentError, CommandError
 from listeners.queries.registry import RegisteredQuery, Registry
@@ -37,7 +37,7 @@ MAX_EARLY_ENDS = 100
 
 
 class Inventories:
-    """Takes inventories and emits them as events. `close()` stops it even while a file system hangs.
+    """Takes inventories, reads logs, and emits both as events. `close()` stops it even while a file system hangs.
 
     `put(type, json)` receives an event. `open_files(session, location)` opens a location for reading.
     """
@@ -88,7 +88,7 @@ class Inventories:
         query_id = entry.query_id
         if type == "terminated":
             self._apply_early_end(query_id, run_id)
-        elif self._timetable.has_due(query_id):
+        elif self._timetable.waits_for(query_id, type == "progress", self._clock()):
             self._update(lambda timetable, now: timetable.progressed(query_id, run_id, now))
 
     def _apply_early_end(self, query_id: str, run_id: str) -> None:
@@ -122,15 +122,24 @@ class Inventories:
 
     def _work(self) -> None:
         while (due := self._next()) is not None:
-            try:
-                entry = self._registry.entry(due.query_id)
-                if entry is not None:
-                    self._take(entry, due.run_id, due.reason, self._bounds.seconds * 2, math.inf)
-            except CommandError as error:
-                self.refused[error.code] += 1
-            except Exception as error:
-                self.refused["error"] += 1
-                log.debug("inventory not taken: %r", error)
+            began = self._clock()
+            if self._took(due) or due.reason == RUNNING:
+                with self._changed:
+                    self._timetable.taken(due, self._clock() - began, self._clock())
+
+    def _took(self, due: Due) -> bool:
+        """Take the inventory, or read the logs; whether that succeeded."""
+        try:
+            entry = self._registry.entry(due.query_id)
+            if entry is not None:
+                self._take(entry, due.run_id, due.reason, self._bounds.seconds * 2, math.inf)
+            return entry is not None
+        except CommandError as error:
+            self.refused[error.code] += 1
+        except Exception as error:
+            self.refused["error"] += 1
+            log.debug("inventory not taken: %r", error)
+        return False
 
     def _next(self) -> Due | None:
         """Wait for the next inventory that is due; None after `close()`."""
@@ -200,13 +209,17 @@ class Inventories:
         began = self._clock()
         bounds = self._bounds._replace(seconds=min(self._bounds.seconds, left * COLLECT_SHARE))
         answer_seconds = min(bounds.seconds + 1.0, left)
-        found = InventoryCollection(entry, bounds, self._open, self._clock, self._mode == "full")
+        rows, logs_only = self._mode == "full", reason == RUNNING
+        found = InventoryCollection(entry, bounds, self._open, self._clock, rows, logs_only)
         thread = threading.Thread(target=found.run, name="controlplane-collecting", daemon=True)
         thread.start()
         thread.join(answer_seconds)
         self._stuck_thread = thread if thread.is_alive() else None
         if found.error is not None:
             raise found.error
+        if found.logs is not None:
+            self._put("checkpoint_logs", logs_event(entry, run_id, self._clock() - began, found.logs))
+            return {}
         if found.checkpoint is None:
             raise AgentError(f"the file system did not answer within {answer_seconds:.3g} s")
         seconds = round(self._clock() - began, 3)

@@ -24,6 +24,7 @@ MAX_DEPTH = 16
 MAX_TRIES = 3
 MAX_ERRORS = 50
 SINK_LOG = "_spark_metadata"
+LOGS = {"committed": "commits", "planned": "offsets"}
 _SINK_PATH = re.compile(r"FileSink\[(.+)\]", re.DOTALL)
 
 
@@ -298,6 +299,27 @@ def _list_logs(checkpoint: DriverInventory, sink: DriverInventory | None) -> Non
     checkpoint.relist("offsets")
     for source in checkpoint.relist("sources"):
         checkpoint.relist(source)
+
+
+def newest_batches(files: DirectoryReader, limit: int) -> dict[str, int | None]:
+    """`{"committed", "planned"}`: the newest batches in commits/ and offsets/; None for an empty or missing log.
+
+    Two listings, commits/ first, so that no commit seems to lack its offsets. FilesError if a log cannot be read.
+    """
+    return {name: _newest_in(files, folder, limit) for name, folder in LOGS.items()}
+
+
+def _newest_in(files: DirectoryReader, folder: str, limit: int) -> int | None:
+    try:
+        found, whole = files.list_folder(folder, limit)
+    except FilesError as error:
+        if error.gone:
+            return None
+        raise
+    if not whole:
+        raise FilesError(f"{folder} has more than {limit} entries")
+    newest = _newest(each.name for each in found)
+    return newest if newest >= 0 else None
 
 
 def holds_state_rows(path: str) -> bool:

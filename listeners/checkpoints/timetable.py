@@ -1,6 +1,7 @@
 """When to take a query's checkpoint inventory: after the first progress of a run and after its end.
 
-Only decides: `now` is an argument, in monotonic seconds. Called by `listeners.checkpoints.inventories`.
+Between these the logs alone (offsets/ and commits/) are read while batches are committed. Only decides: `now`
+is an argument, in monotonic seconds. Called by `listeners.checkpoints.inventories`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,13 @@ SPACING_SECONDS = 60.0
 CRASH_LOOP_STARTS = 3
 CRASH_LOOP_SECONDS = 300.0
 MAX_QUERIES = 200
+#: The logs of a query are read this long after its last inventory or reading, if it has committed a batch since.
+LOGS_SECONDS = 60.0
+#: Minimum time between two readings of logs in a driver: ten a minute, and a twentieth of the time at most.
+LOGS_SPACING_SECONDS = 6.0
+LOGS_SPACING_FACTOR = 20.0
+#: The reason of a reading of the logs.
+RUNNING = "running"
 
 
 class Due(NamedTuple):
@@ -30,11 +38,18 @@ class Due(NamedTuple):
 
 @dataclass
 class _QuerySchedule:
-    """Recent starts, the last inventory and the next one of one query."""
+    """Recent starts, the last inventory and the next one of one query.
+
+    `logs_run`: the run whose logs may be read from `logs_from` on. `committed`: it has reported a batch since the
+    last inventory or reading.
+    """
 
     starts: list[float] = field(default_factory=list)
     last_taken: float | None = None
     due: Due | None = None
+    logs_run: str | None = None
+    logs_from: float = 0.0
+    committed: bool = False
 
 
 class Timetable:
@@ -42,6 +57,7 @@ class Timetable:
 
     def __init__(self) -> None:
         self.skipped = 0
+        self._next_logs_at = 0.0
         self._schedules: collections.OrderedDict[str, _QuerySchedule] = collections.OrderedDict()
 
     def started(self, query_id: str, run_id: str, now: float) -> None:
@@ -51,7 +67,7 @@ class Timetable:
             *[at for at in schedule.starts if now - at < CRASH_LOOP_SECONDS][1 - CRASH_LOOP_STARTS :],
             now,
         ]
-        schedule.due = None
+        schedule.due = schedule.logs_run = None
         if is_crash_loop(schedule.starts, now):
             self.skipped += 1
         else:
@@ -59,18 +75,43 @@ class Timetable:
                 not_before(schedule.last_taken, now + START_DELAY_SECONDS), query_id, run_id, "started"
             )
 
-    def has_due(self, query_id: str) -> bool:
-        """Whether an inventory of this query is scheduled. Cheap: called for every event."""
+    def waits_for(self, query_id: str, committed: bool, now: float) -> bool:
+        """Whether `progressed` has anything to do for an event of this query. Cheap: called for every event.
+
+        `committed`: the event reports a batch.
+        """
         schedule = self._schedules.get(query_id)
-        return schedule is not None and schedule.due is not None
+        if schedule is None:
+            return False
+        schedule.committed = schedule.committed or committed
+        return schedule.due is not None or self._may_read_logs(schedule, now)
+
+    def _may_read_logs(self, schedule: _QuerySchedule, now: float) -> bool:
+        return schedule.logs_run is not None and schedule.committed and now >= schedule.logs_from
 
     def progressed(self, query_id: str, run_id: str, now: float) -> None:
-        """The run has reported a batch or an idle trigger: its inventory is due now."""
+        """The run has reported a batch or an idle trigger: its inventory, or a reading of its logs, is due."""
         schedule = self._schedules.get(query_id)
-        if schedule is not None and schedule.due is not None and schedule.due.run_id == run_id:
+        if schedule is None:
+            return
+        if schedule.due is None:
+            if schedule.logs_run == run_id and self._may_read_logs(schedule, now):
+                at = max(now, self._next_logs_at)
+                self._next_logs_at = at + LOGS_SPACING_SECONDS
+                schedule.due = Due(at, query_id, run_id, RUNNING)
+        elif schedule.due.run_id == run_id and schedule.due.reason != RUNNING:
             schedule.due = schedule.due._replace(
                 at=min(schedule.due.at, not_before(schedule.last_taken, now))
             )
+
+    def taken(self, due: Due, seconds: float, now: float) -> None:
+        """An inventory or a reading of logs has succeeded and took `seconds`."""
+        schedule = self._schedules.get(due.query_id)
+        if schedule is None or due.reason not in ("started", RUNNING):
+            return
+        schedule.logs_run, schedule.logs_from = due.run_id, now + LOGS_SECONDS
+        if due.reason == RUNNING:
+            self._next_logs_at = max(self._next_logs_at, now + LOGS_SPACING_FACTOR * seconds)
 
     def ended(self, query_id: str, run_id: str, failed: bool, now: float) -> None:
         """The run has ended or failed to start.
@@ -78,6 +119,8 @@ class Timetable:
         If it is not the newest run, the newer run's inventory stays due.
         """
         schedule = self._schedule(query_id)
+        if schedule.logs_run == run_id:
+            schedule.logs_run = None
         if schedule.due is not None and schedule.due.run_id != run_id:
             return
         if is_crash_loop(schedule.starts, now) and (not failed or not_before(schedule.last_taken, now) > now):
@@ -102,7 +145,9 @@ class Timetable:
         if found is None or found.at > now:
             return None
         schedule = self._schedules[found.query_id]
-        schedule.due, schedule.last_taken = None, now
+        schedule.due, schedule.committed, schedule.logs_run = None, False, None
+        if found.reason != RUNNING:
+            schedule.last_taken = now
         return found
 
 

@@ -5,7 +5,7 @@ It is part of the agent, which produces the events; the server imports it. One e
 stored without a change here. Standard library only, Python 3.9.
 
 Event types: app_started, started, start_failed, progress, idle, terminated, status, heartbeat, inventory,
-dropped, app_ended. A type from a newer agent is stored raw, not refused.
+checkpoint_logs, dropped, app_ended. A type from a newer agent is stored raw, not refused.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from controlplane.checkpoints.inventory_events import bounded_inventory
 from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
 from controlplane.checkpoints.survey import SURVEY, Survey
 from controlplane.errors import BadRequest, Forbidden, NotFound, StoreUnavailable
+from controlplane.health.checkpoint_verdict import with_change
 from controlplane.ingest.service import deeper_than
 from controlplane.model import QueryView
 from controlplane.store import checkpoints as rows
@@ -54,7 +55,7 @@ PreflightDep = Annotated[PreflightRequest, Depends(body_of(PreflightRequest))]
 def _body(plane: ControlPlane, view: QueryView) -> CheckpointBody:
     service = plane.checkpoints
     collecting = service.pending_request(view.query_id) is not None
-    return bodies.checkpoint_body(view, collecting, service.trouble(view.query_id))
+    return bodies.checkpoint_body(view, collecting, service.trouble(view.query_id), plane.clock())
 
 
 @router.get("/checkpoints", summary="All checkpoints, worst first")
@@ -71,7 +72,7 @@ def get_checkpoint(plane: ControlPlaneDep, query_id: QueryIdDep) -> CheckpointDe
     with plane.reading() as conn:
         report, summaries = rows.latest_report(conn, query_id), rows.inventory_summaries(conn, query_id)
         shape = shape_rows.newest(conn, query_id)
-    return bodies.detail_body(_body(plane, view), report, summaries, shape)
+    return bodies.detail_body(_body(plane, view), with_change(report, view), summaries, shape)
 
 
 @router.get("/checkpoints/{query_id}/inventory", summary="The newest inventory")

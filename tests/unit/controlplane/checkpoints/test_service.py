@@ -16,12 +16,13 @@ from controlplane.actions.outbox import Outbox
 from controlplane.checkpoints import service as module
 from controlplane.checkpoints.inventory import roots
 from controlplane.checkpoints.service import CheckpointService
-from controlplane.model import CheckpointSummary, QueryView
+from controlplane.model import CheckpointLogs, CheckpointSummary, QueryView
 from controlplane.store import checkpoints
 from controlplane.store import shapes as stored_shapes
+from listeners.protocol.wire import CommandResult
 from tests.acceptance.checkpoint_files import write
 from tests.acceptance.live import eventually
-from tests.drivers import Driver
+from tests.drivers import BEGIN, Driver
 from tests.stores import StoreHarness, sqlite_harness
 from tests.unit.controlplane.checkpoints.test_inventory_events import GOOD
 from tests.unit.controlplane.shapes import shapes
@@ -194,3 +195,58 @@ def test_change_that_failed_is_known_with_its_run_and_after_a_restart(
     assert view_of(harness, "q").change == change
     harness.accept(driver.started("q", "next"))
     assert view_of(harness, "q").change is None, "it is of an earlier run"
+
+
+def test_outdated_checkpoint_of_a_dead_driver_is_read_by_the_server(
+    harness: StoreHarness, service: CheckpointService, lake: Path
+) -> None:
+    view = left_behind(harness, lake / "orders")
+    service.tick()
+    assert seen(harness, view).collector.startswith("server")
+
+
+def test_checkpoint_that_its_agent_refuses_to_read_is_read_by_the_server(
+    harness: StoreHarness, service: CheckpointService, lake: Path
+) -> None:
+    query_id, run_id, driver = str(uuid.uuid4()), str(uuid.uuid4()), Driver()
+    write(lake / "orders", query_id, 1)
+    harness.accept(driver.started(query_id, run_id))
+    facts = {"checkpoint": f"file://{lake}/orders"}
+    harness.accept(driver.status({"id": query_id, "runId": run_id, "facts": facts}))
+    harness.now = BEGIN + 5
+    assert service.request(view_of(harness, query_id)) == "agent"
+    command = service.pending_request(query_id)
+    service.answer(command.id, CommandResult("refused", "a Connect client", "unsupported_session"), None)
+    assert seen(harness, view_of(harness, query_id)).verdict == "ok"
+    assert service.trouble(query_id) is None and service.pending_request(query_id) is None
+
+
+def test_reading_of_the_logs_is_kept_with_the_newest_inventory(
+    harness: StoreHarness, service: CheckpointService
+) -> None:
+    driver = Driver()
+    harness.accept(driver.started("q", "r1"))
+    read = {"id": "q", "runId": "r1", "seconds": 0.5, "planned": 9, "committed": 8}
+    harness.accept(driver.line("checkpoint_logs", read))
+    assert view_of(harness, "q").checkpoint is None
+    harness.accept(driver.line("inventory", {"id": "q", "runId": "r1", "why": "started", "inventory": GOOD}))
+    taken = seen(harness, view_of(harness, "q")).taken_at
+    harness.accept(driver.line("checkpoint_logs", read, at=taken - 1))
+    assert view_of(harness, "q").checkpoint.logs is None, "the inventory is newer"
+    harness.accept(driver.line("checkpoint_logs", read, at=taken + 60))
+    assert view_of(harness, "q").checkpoint.logs == CheckpointLogs(taken + 59.5, 9, 8)
+    assert service.pending_request("q") is None
+
+
+def test_logs_that_lack_a_reported_batch_lead_to_an_inventory(
+    harness: StoreHarness, service: CheckpointService
+) -> None:
+    driver = Driver()
+    harness.accept(driver.started("q", "r1"))
+    harness.accept(driver.line("inventory", {"id": "q", "runId": "r1", "why": "started", "inventory": GOOD}))
+    taken = seen(harness, view_of(harness, "q")).taken_at
+    harness.accept(driver.progress("q", "r1", 59, at=taken + 100))
+    harness.now = taken + 2000
+    late = {"id": "q", "runId": "r1", "seconds": 0.1, "planned": 3, "committed": 3}
+    harness.accept(driver.line("checkpoint_logs", late, at=taken + 1999))
+    assert service.pending_request("q").by == "agent"

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from listeners.checkpoints import timetable
 from listeners.checkpoints.collection import MAX_EVENT_BYTES, fit_to_line
 from listeners.checkpoints.inventories import Inventories, checked_mode
 from listeners.checkpoints.inventory_reader import Bounds
@@ -12,7 +13,7 @@ from listeners.protocol.wire import Command
 from listeners.queries.registry import Registry
 from listeners.spark.engine import Start
 from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, Writer
-from tests.unit.listeners.local_files import LocalFiles, write_checkpoint
+from tests.unit.listeners.local_files import LocalFiles, write_batch, write_checkpoint
 
 
 class Driver:
@@ -73,6 +74,27 @@ def test_first_progress_triggers_inventory(driver):
     driver.inventories.on_event("progress", "r1", "{}")
     assert driver.came.wait(20)
     assert driver.out[0][1]["why"] == "started"
+
+
+def test_logs_of_a_running_query_are_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(timetable, "LOGS_SECONDS", 0.0)
+    write_checkpoint(tmp_path)
+    driver = Driver(tmp_path)
+    try:
+        driver.inventories.started(driver.entry)
+        driver.inventories.on_event("progress", "r1", "{}")
+        assert driver.came.wait(20) and driver.came.clear() is None
+        write_batch(tmp_path, 3)
+        (tmp_path / "commits/3").unlink()
+        driver.files.calls.clear()
+        while not driver.came.wait(0.05):  # the worker has to record the first inventory before
+            driver.inventories.on_event("progress", "r1", "{}")
+        type, data = driver.out[1]
+        assert (type, data["id"], data["runId"]) == ("checkpoint_logs", "q", "r1")
+        assert (data["planned"], data["committed"]) == (3, 2)
+        assert driver.files.calls == ["commits", "offsets"], "nothing else is read"
+    finally:
+        driver.inventories.close()
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ from listeners.checkpoints.inventory_reader import (
     collect,
     display_root,
     holds_state_rows,
+    newest_batches,
     output_location,
 )
+from listeners.protocol.errors import FilesError
 from tests.unit.listeners.local_files import LocalFiles, write, write_batch, write_checkpoint
 
 
@@ -54,6 +56,16 @@ def test_all_files_are_listed_and_newest_logs_read(checkpoint_dir):
     }
     assert base64.b64decode(document["contents"]["offsets/2"]).startswith(b"v1\n")
     assert (document["root"], document["collector"]) == (str(checkpoint_dir), "driver file")
+
+
+def test_newest_batches_are_those_of_two_listings(checkpoint_dir, tmp_path):
+    files = LocalFiles(checkpoint_dir)
+    assert newest_batches(files, 100) == {"committed": 2, "planned": 2}
+    assert newest_batches(LocalFiles(tmp_path / "gone"), 100) == {"committed": None, "planned": None}
+    files.broken.add("offsets")
+    for limit in (100, 1):
+        with pytest.raises(FilesError):
+            newest_batches(files, limit)
 
 
 def test_missing_checkpoint_and_plain_file_are_reported(tmp_path):

@@ -1,6 +1,13 @@
 """When a checkpoint inventory is due; one clock, in seconds."""
 
-from listeners.checkpoints.timetable import MAX_QUERIES, Timetable
+from listeners.checkpoints.timetable import (
+    LOGS_SECONDS,
+    LOGS_SPACING_FACTOR,
+    LOGS_SPACING_SECONDS,
+    MAX_QUERIES,
+    Due,
+    Timetable,
+)
 
 
 def taken(timetable, now):
@@ -22,7 +29,7 @@ def test_batch_or_idle_trigger_makes_it_due_now():
     timetable.started("q", "r1", 0.0)
     timetable.progressed("q", "r1", 2.0)
     assert taken(timetable, 2.0) == ("q", "r1", "started")
-    assert not timetable.has_due("q")
+    assert not timetable.waits_for("q", False, 2.0)
 
 
 def test_event_of_an_earlier_run_changes_nothing():
@@ -96,4 +103,76 @@ def test_oldest_queries_are_forgotten():
     timetable = Timetable()
     for number in range(MAX_QUERIES + 1):
         timetable.started(f"q{number}", "r", float(number))
-    assert not timetable.has_due("q0") and timetable.has_due("q1")
+    assert not timetable.waits_for("q0", False, 0.0) and timetable.waits_for("q1", False, 0.0)
+
+
+def running(timetable, query_id="q", run_id="r1", now=0.0):
+    """A run whose first inventory has been taken."""
+    timetable.started(query_id, run_id, now)
+    timetable.taken(timetable.take(now + 30.0), 0.1, now + 30.0)
+
+
+def batch(timetable, now, query_id="q", run_id="r1", committed=True):
+    if timetable.waits_for(query_id, committed, now):
+        timetable.progressed(query_id, run_id, now)
+
+
+def test_logs_of_a_running_query_are_read_once_a_minute_if_it_commits():
+    timetable = Timetable()
+    running(timetable)
+    batch(timetable, 31.0)
+    assert timetable.next_at() is None, "its inventory is new"
+    batch(timetable, 30.0 + LOGS_SECONDS)
+    due = timetable.take(90.0)
+    assert due == Due(90.0, "q", "r1", "running")
+    timetable.taken(due, 0.1, 90.0)
+    batch(timetable, 200.0, committed=False)
+    assert timetable.next_at() is None, "no batch since"
+    batch(timetable, 300.0)
+    assert taken(timetable, 300.0) == ("q", "r1", "running")
+
+
+def test_batch_before_an_idle_trigger_is_read_at_the_idle_trigger():
+    timetable = Timetable()
+    running(timetable)
+    batch(timetable, 40.0)
+    batch(timetable, 100.0, committed=False)
+    assert taken(timetable, 100.0) == ("q", "r1", "running")
+
+
+def test_readings_of_logs_are_bounded_in_a_driver():
+    timetable = Timetable()
+    for number in range(30):
+        running(timetable, f"q{number}", f"r{number}")
+    for number in range(30):
+        batch(timetable, 100.0, f"q{number}", f"r{number}")
+    times = [due.at for due in iter(lambda: timetable.take(1e9), None)]
+    assert times == [100.0 + number * LOGS_SPACING_SECONDS for number in range(30)]
+
+
+def test_slow_file_system_is_read_less_often():
+    timetable = Timetable()
+    for name in ("a", "b"):
+        running(timetable, name, name)
+    batch(timetable, 100.0, "a", "a")
+    timetable.taken(timetable.take(100.0), 5.0, 105.0)
+    batch(timetable, 106.0, "b", "b")
+    assert timetable.next_at() == 105.0 + 5.0 * LOGS_SPACING_FACTOR
+
+
+def test_end_and_start_replace_a_reading_of_logs():
+    timetable = Timetable()
+    running(timetable)
+    batch(timetable, 100.0)
+    timetable.ended("q", "r1", True, 100.5)
+    assert taken(timetable, 101.0) == ("q", "r1", "failed")
+    batch(timetable, 300.0)
+    assert timetable.next_at() is None, "the run has ended"
+
+
+def test_logs_are_not_read_where_no_inventory_could_be_taken():
+    timetable = Timetable()
+    timetable.started("q", "r1", 0.0)
+    assert timetable.take(30.0)
+    batch(timetable, 500.0)
+    assert timetable.next_at() is None

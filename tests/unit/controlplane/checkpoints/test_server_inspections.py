@@ -1,0 +1,72 @@
+"""Which checkpoints the server reads itself, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controlplane.checkpoints.server_inspections import (
+    AGENT_SECONDS,
+    INSPECTION_SECONDS,
+    MAX_INSPECTIONS,
+    PASS_SECONDS,
+    ServerInspections,
+    is_wanted,
+)
+from controlplane.model import CheckpointSummary, RunFacts
+from tests.unit.controlplane.situations import NOW, agent, batches, run, view
+
+FACTS = RunFacts(checkpoint="/lake/c")
+GONE = agent(ended_at=NOW - 50)
+SILENT = agent(last_seen_at=NOW - 500)
+NEWEST = batches([0] * 3)
+OLD = CheckpointSummary(NOW - 3000, "ok", "", "/lake/c", collector="driver file", last_committed_batch=1)
+NEW = replace(OLD, taken_at=NOW, last_committed_batch=2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"agent": GONE, "checkpoint": OLD}, True),
+        ({"agent": None, "checkpoint": OLD}, True),
+        ({"agent": SILENT, "checkpoint": OLD}, True),
+        ({"agent": GONE, "checkpoint": None}, True),
+        ({"agent": GONE, "checkpoint": NEW}, False),
+        ({"checkpoint": OLD}, False),
+        ({"checkpoint": None}, True),
+        ({"checkpoint": None, "run": run(started_at=NOW - AGENT_SECONDS + 1)}, False),
+        ({"checkpoint": replace(OLD, collector="server, fsspec file")}, True),
+        ({"agent": GONE, "checkpoint": OLD, "retired_at": NOW - 1}, False),
+        ({"agent": GONE, "facts": RunFacts()}, False),
+        ({"agent": GONE, "facts": replace(FACTS, checkpoint_is_temporary=True)}, False),
+    ],
+    ids=[
+        "outdated, its driver has ended",
+        "outdated, no agent is known",
+        "outdated, its driver is silent",
+        "unknown, its driver has ended",
+        "current",
+        "its agent sends inventories",
+        "its agent never sent one, as a Connect client",
+        "its agent may still send one",
+        "the server has read it before",
+        "retired",
+        "its place is not known",
+        "temporary",
+    ],
+)
+def test_server_reads_outdated_checkpoints_that_no_agent_reads(changes, wanted):
+    assert is_wanted(view(**{"facts": FACTS, "progress": NEWEST, **changes}), NOW) is wanted
+
+
+def test_few_are_read_at_a_time_and_each_of_them_seldom():
+    views = [view(query_id=f"q{n}", agent=GONE, facts=FACTS, progress=NEWEST) for n in range(3)]
+    inspections, seen = ServerInspections(), []
+    for step in range(int(INSPECTION_SECONDS / PASS_SECONDS)):
+        due = inspections.due(lambda: views, NOW + step * PASS_SECONDS)
+        assert len(due) <= MAX_INSPECTIONS
+        seen += [each.query_id for each in due]
+        assert inspections.due(lambda: views, NOW + step * PASS_SECONDS + 1) == []
+    assert sorted(seen) == ["q0", "q1", "q2"]
+    assert inspections.due(lambda: views, NOW + INSPECTION_SECONDS + PASS_SECONDS)
