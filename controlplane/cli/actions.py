@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -79,6 +80,8 @@ def _action(name: str, summary: str, drains: bool, starts: bool) -> click.Comman
     ) -> None:
         client = open_client(settings_of(**where))
         query_id = find_query(client, query)
+        if not starts:
+            confirm_final_stop(client, query_id)
         body = {"action": name, "drain": drain, "reason": reason, "overrides": overrides or {}}
         body |= {"force": True} if force else {}
         action = request(client, query_id, body)
@@ -117,6 +120,30 @@ def retire(query: str, reason: str, as_json: bool, **where: Any) -> None:
     except CallFailed as error:
         raise click_error(error, client) from None
     click.echo(json.dumps(answer, indent=2) if as_json else f"{query_name(answer)} is retired")
+
+
+def confirm_final_stop(client: ApiClient, query_id: str) -> None:
+    """Print a warning before a stop that no start can undo; a person at a terminal must confirm it."""
+    try:
+        query = client.get(f"/api/v1/queries/{query_id}")
+    except CallFailed:  # the stop itself reports what is wrong
+        return
+    warning = no_start_after_stop(query)
+    if warning is None:
+        return
+    click.echo(f"{query_name(query)} cannot be started again from here: {plain(warning)}", err=True)
+    if sys.stdin.isatty():
+        click.confirm("Stop it?", abort=True, err=True)
+
+
+def no_start_after_stop(query: dict[str, Any]) -> str | None:
+    """Why a stopped query could not be started again by a command; None if it could."""
+    restart = query.get("restart") or {}
+    if query.get("actions_allowed") == "stop":
+        return "its driver allows stops only (CONTROLPLANE_ACTIONS=stop)"
+    if restart.get("how") == "needs_factory":
+        return f"it needs a factory: {restart.get('reason') or 'its writer cannot be reused'}"
+    return None
 
 
 def request(client: ApiClient, query_id: str, body: dict[str, Any]) -> dict[str, Any]:

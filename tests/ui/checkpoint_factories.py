@@ -19,6 +19,7 @@ def checkpoint(number: int = 1, now: float = NOW, **overrides: Any) -> Json:
         "verdict": "ok",
         "summary": "A start resumes at batch 1234.",
         "collected_at": rfc3339(now - 42),
+        "logs_read_at": None,
         "collector": "agent",
         "why": "started",
         "spark_version": "4.3.0",

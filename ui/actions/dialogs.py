@@ -87,6 +87,8 @@ def _body(query: Json, request: dict[str, str]) -> None:
     action = request["action"]
     st.text(f"{query.get('app')} / {query.get('name') or query.get('query_id')}")
     runs = query.get("status") not in action_checks.ENDED_STATUSES
+    if action == "stop" and (no_start := action_checks.no_start_after_stop(query)):
+        st.warning(plain(no_start), icon=":material/warning:")
     drain = action != "start" and runs and st.toggle(DRAIN, key="ask_drain", help=DRAIN_HELP)
     widgets.definition_list(action_checks.consequences(action, query, drain, _activity(query)))
     # Outside of the part below: a field that is redrawn every second loses what is being typed.

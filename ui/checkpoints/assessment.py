@@ -33,6 +33,9 @@ CAUSES = {
 #: Who took an inventory, by the start of its `collector`.
 COLLECTORS = {"driver": " by the driver", "agent": " by the driver", "server": " by the server"}
 RUNBOOKS = {"broken": "CheckpointBroken", "unreadable": "CheckpointTrouble", "risky": "CheckpointTrouble"}
+CHECKING = "The checkpoint is being checked now. A start waits for the result, for at most 12 s."
+#: Verdicts on a checkpoint that could be read.
+KNOWN = ("ok", "outdated", "risky", "broken")
 #: Plain words, and words in single quotes: nothing that a shell would interpret.
 _COMMAND = re.compile(r"controlplane(?: (?:[\w@%+=:,./~-]+|'[^'\n]*'))+")
 _QUOTED = re.compile(r"`([^`]*)`")
@@ -82,14 +85,22 @@ def irrelevance(query: Json) -> str | None:
 
 
 def last_check(checkpoint: Json, now: float) -> str:
-    """When, by whom and why it was checked: `checked 42 s ago by the driver because the run failed`."""
+    """When, by whom and why it was checked: `checked 42 s ago by the driver because the run failed`.
+
+    A later reading of the logs comes first: `logs checked 5 s ago, all files 42 s ago by the driver`.
+    """
     age = units.since(checkpoint.get("collected_at"), now)
     if age is None:
         return "not checked yet"
     collector, cause = str(checkpoint.get("collector") or ""), CAUSES.get(str(checkpoint.get("why")), "")
     by = next((who for name, who in COLLECTORS.items() if collector.startswith(name)), "")
-    ago = "just now" if age < 1.5 else f"{units.span(round(age))} ago"
-    return f"checked {ago}{by}{' ' if cause else ''}{cause}"
+    checked = f"{_ago(age)}{by}{' ' if cause else ''}{cause}"
+    logs_age = units.since(checkpoint.get("logs_read_at"), now)
+    return f"checked {checked}" if logs_age is None else f"logs checked {_ago(logs_age)}, all files {checked}"
+
+
+def _ago(age: float) -> str:
+    return "just now" if age < 1.5 else f"{units.span(round(age))} ago"
 
 
 def batch_number(value: object) -> str:
@@ -203,11 +214,16 @@ def forecast_start(answer: Json | None, waiting: bool, failure: str) -> StartFor
     if verdict == "broken":  # blocks without a new inventory too: the server then refuses by the last one
         causes, outdated = tuple(fatal(findings)), waiting or bool(failure) or bool(checkpoint.get("stale"))
         return StartForecast(style, _fails(causes, outdated), causes, blocks=not waiting, waiting=waiting)
+    if waiting:  # the batches of the last check may be far behind
+        text = f"{CHECKING} Risks at the last check:" if serious else CHECKING
+        return StartForecast(style, text, serious, waiting=True, known=verdict in KNOWN)
     if verdict == "risky":
-        return StartForecast(style, f"{resume_sentence(checkpoint)} Risks:", serious, waiting=waiting)
+        return StartForecast(style, f"{resume_sentence(checkpoint)} Risks:", serious)
+    if verdict == "outdated":
+        return StartForecast(style, sentence(checkpoint))
     if verdict == "ok":
-        return StartForecast(style, resume_sentence(checkpoint), waiting=waiting)
-    return StartForecast(style, _unknown(checkpoint, verdict, failure), serious, waiting=waiting, known=False)
+        return StartForecast(style, resume_sentence(checkpoint))
+    return StartForecast(style, _unknown(checkpoint, verdict, failure), serious, known=False)
 
 
 def _fails(found: Sequence[Json], outdated: bool) -> str:

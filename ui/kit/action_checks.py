@@ -51,6 +51,12 @@ def _never(action: str, query: Json) -> str | None:
     return None
 
 
+def no_start_after_stop(query: Json) -> str | None:
+    """Why the query could not be started again after a stop, in sentences; None if it could."""
+    refusal = _never("start", query)
+    return f"The query cannot be started again from here. {refusal}" if refusal else None
+
+
 def _not_now(action: str, query: Json) -> str | None:
     status = query.get("status")
     if under_way := query.get("action"):
@@ -91,7 +97,7 @@ def consequences(
     if action == "stop":
         rows += [
             ("Checkpoint", _checkpoint(query)),
-            ("Afterwards", "The query stays stopped until it is started."),
+            ("Afterwards", no_start_after_stop(query) or "The query stays stopped until it is started."),
         ]
     else:
         rows += [("Resumes", _resumes(query)), ("Started by", _started_by(query)), ("Done when", _DONE)]
@@ -135,7 +141,10 @@ def _backlog(action: str, query: Json) -> str:
 
 
 def _checkpoint(query: Json) -> str:
-    path = (query.get("facts") or {}).get("checkpoint")
+    facts = query.get("facts") or {}
+    if facts.get("checkpoint_is_temporary"):
+        return "It is temporary and is deleted with the run: a later start begins anew."
+    path = facts.get("checkpoint")
     return f"{path} stays: a later start resumes from it." if path else "It stays; its path is unknown."
 
 

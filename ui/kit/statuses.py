@@ -103,6 +103,7 @@ VERDICTS: dict[str, BadgeStyle] = {
     "unreadable": BadgeStyle("Unreadable", "violet", ":material/visibility_off:"),
     "risky": BadgeStyle("Risky", "orange", ":material/warning:"),
     "unknown": BadgeStyle("Unknown", "gray", ":material/help:"),
+    "outdated": BadgeStyle("Earlier check", "gray", ":material/history:"),
     "ok": BadgeStyle("OK", "green", ":material/check_circle:"),
 }
 

@@ -91,7 +91,9 @@ def _head(checkpoint: Json, identity: str, role: str | None, awaited: bool, now:
             st.rerun()  # the whole page: it sets the refresh interval
 
 
-STALE_HELP = "A run started or ended since the last check."
+STALE_HELP = (
+    "A run started or ended since the last check, or it is over 5 min old and batches were committed since."
+)
 
 
 def _last_check(checkpoint: Json, identity: str, awaited: bool, now: float) -> str:

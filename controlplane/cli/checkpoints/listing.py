@@ -62,7 +62,7 @@ def _row(item: dict[str, Any], now: float) -> tuple[object, ...]:
         item["next_batch"],
         figure(item["files"]),
         figure(item["bytes"]),
-        age(item["collected_at"], now),
+        age(item["logs_read_at"] or item["collected_at"], now),
         shortened(summary, MAX_SUMMARY_LENGTH),
     )
 

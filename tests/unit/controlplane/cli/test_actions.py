@@ -1,9 +1,13 @@
-"""Overrides on the command line: what `--set` understands, and what it states of a mistake."""
+"""Actions on the command line: overrides, their mistakes, and the warning before a stop that is final."""
+
+from types import SimpleNamespace
 
 import pytest
+from click.exceptions import Abort
 from click.testing import CliRunner
 
 from controlplane.cli import actions
+from controlplane.console.errors import Unreachable
 
 
 @pytest.fixture
@@ -22,7 +26,8 @@ def asked(monkeypatch):
             "query_id": "q",
         }
 
-    monkeypatch.setattr(actions, "open_client", lambda settings: None)
+    client = SimpleNamespace(get=lambda path: {"query_id": "q", "restart": {"how": "reuse"}})
+    monkeypatch.setattr(actions, "open_client", lambda settings: client)
     monkeypatch.setattr(actions, "find_query", lambda client, query: query)
     monkeypatch.setattr(actions, "request", request)
     return wishes
@@ -52,3 +57,37 @@ def test_what_is_no_pair_is_a_mistake_with_an_example(asked, pair):
 
 def test_a_stop_knows_no_such_option(asked):
     assert CliRunner().invoke(actions.stop, ["q", "--set", "trigger=10s"]).exit_code == 2
+
+
+FACTORY = {"restart": {"how": "needs_factory", "reason": "the writer has been used for another query"}}
+
+
+@pytest.mark.parametrize(
+    ("query", "warned"),
+    [
+        (FACTORY, "needs a factory: the writer has been used for another query"),
+        ({"actions_allowed": "stop", "restart": {"how": "reuse"}}, "CONTROLPLANE_ACTIONS=stop"),
+        ({"actions_allowed": "all", "restart": {"how": "reuse"}}, None),
+        (Unreachable("no answer"), None),
+    ],
+)
+def test_stop_without_a_way_back_is_announced_before_it_is_sent(asked, monkeypatch, query, warned):
+    def get(path):
+        assert not asked, "the warning comes first"
+        if isinstance(query, Exception):
+            raise query
+        return {"query_id": "q", "app": "shop", "name": "orders", **query}
+
+    monkeypatch.setattr(actions, "open_client", lambda settings: SimpleNamespace(get=get))
+    done = CliRunner().invoke(actions.stop, ["q"])
+    assert (done.exit_code, len(asked)) == (0, 1)
+    assert ("cannot be started again from here" in done.stderr) is (warned is not None)
+    assert warned is None or warned in done.stderr
+
+
+def test_person_at_a_terminal_confirms_a_stop_without_a_way_back(monkeypatch):
+    client = SimpleNamespace(get=lambda path: {"query_id": "q", "app": "shop", "name": "orders", **FACTORY})
+    monkeypatch.setattr(actions.sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(actions.click, "confirm", lambda text, abort, err: (_ for _ in ()).throw(Abort()))
+    with pytest.raises(Abort):
+        actions.confirm_final_stop(client, "q")

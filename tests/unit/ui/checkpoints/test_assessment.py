@@ -83,6 +83,20 @@ def test_an_unknown_verdict_is_reported_as_unknown(answer: Any, text: str) -> No
     assert not forecast.blocks
 
 
+@pytest.mark.parametrize("verdict", ["ok", "outdated", "risky"])
+def test_a_check_in_progress_states_no_batch_of_the_last_one(verdict: str) -> None:
+    """The dialog read "resumes after batch 477" and "resumes at batch 1" at once."""
+    forecast = forecast_start(found(checkpoint(verdict=verdict, next_batch=1)), waiting=True, failure="")
+    assert "batch" not in forecast.sentence and "A start waits for the result" in forecast.sentence
+    assert forecast.waiting and forecast.known and not forecast.blocks
+
+
+def test_an_outdated_verdict_shows_the_server_s_sentence() -> None:
+    text = "As of batch 7, no fault was found. Batch 59 has been committed since."
+    forecast = forecast_start(found(checkpoint(verdict="outdated", summary=text)), False, "")
+    assert (forecast.sentence, forecast.style.label) == (text, "Earlier check")
+
+
 def test_a_broken_checkpoint_needs_the_checkbox_and_a_reason() -> None:
     assert forecast_start(found(checkpoint(verdict="broken"), findings=[finding()]), False, "").blocks
     assert not forecast_start(found(checkpoint()), False, "").blocks
@@ -136,6 +150,8 @@ def test_the_last_check_names_time_collector_and_cause() -> None:
         == "checked just now"
     )
     assert last_check(checkpoint(collected_at=None), NOW) == "not checked yet"
+    read = last_check(checkpoint(collector="driver file", logs_read_at=rfc3339(NOW - 5)), NOW)
+    assert read == "logs checked 5 s ago, all files 42 s ago by the driver because a run started"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,22 @@ def test_a_drain_lets_the_batch_finish() -> None:
     assert "stays stopped" in rows["Afterwards"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"restart": {"how": "needs_factory", "reason": "the writer was reused"}},
+            "Needs a factory: the writer",
+        ),
+        ({"actions_allowed": "stop"}, "CONTROLPLANE_ACTIONS=stop"),
+    ],
+)
+def test_stop_without_a_way_back_is_announced(changes, reason):
+    rows = dict(consequences("stop", factories.detail(**changes), drain=False))
+    assert rows["Afterwards"].startswith("The query cannot be started again from here.")
+    assert reason in rows["Afterwards"]
+
+
 def test_a_start_of_an_ended_query_cancels_no_batch() -> None:
     rows = dict(
         consequences("start", factories.detail(status="failed", batch_id=None, facts={}), drain=False)
