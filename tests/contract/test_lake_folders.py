@@ -52,7 +52,7 @@ def test_a_file_moves_over_another_one(url: str) -> None:
     assert not folder.exists("a") and not folder.exists("b/c")
 
 
-def test_what_is_gone_can_be_removed_again(url: str) -> None:
+def test_removing_a_missing_file_is_no_error(url: str) -> None:
     folder = LakeFolder(url)
     folder.write("a/b", b"x")
     folder.remove("a")
@@ -95,7 +95,7 @@ def test_a_lake_is_written_replaced_merged_folded_and_read(url: str) -> None:
     assert sorted(files) == sorted(part.path for part in again.manifest().parts("progress"))
 
 
-def test_where_there_is_no_lake_the_error_states_so(url: str) -> None:
+def test_without_a_lake_the_error_names_the_lake(url: str) -> None:
     with pytest.raises(LakeError, match=r"there is no lake at .*: lake\.json is missing"):
         Lake.open(url)
 

@@ -166,7 +166,7 @@ def test_a_query_can_be_put_away(harness: StoreHarness) -> None:
     assert view.retired_at == BEGIN + 5
 
 
-def test_agents_are_known_with_what_they_stated_of_themselves(harness: StoreHarness) -> None:
+def test_agents_are_listed_with_what_they_reported(harness: StoreHarness) -> None:
     driver = Driver()
     harness.accept(driver.line("app_started", {"pid": 7, "actions": "stop"}))
     harness.accept(driver.line("heartbeat", {"actions": "stop", "dropped": {"spool_full": 3}}))
@@ -334,7 +334,7 @@ def test_a_database_that_turns_read_only_refuses_no_line_and_acknowledges_none(
     assert harness.accept(*lines).stored == 2
 
 
-def test_the_store_learns_the_text_of_its_fleet(harness: StoreHarness) -> None:
+def test_the_store_trains_a_dictionary_on_the_events_of_its_fleet(harness: StoreHarness) -> None:
     driver = Driver()
     assert dictionary.train_dictionary(harness.writer, BEGIN) is None  # nothing to learn from
     before = harness.accept(

@@ -281,7 +281,7 @@ def test_only_what_is_over_is_forgotten(harness: StoreHarness) -> None:
     assert harness.write(alerting.prune, 4000.0) == 0
 
 
-def test_what_was_reported_of_an_alert_that_still_fires_is_not_forgotten(harness: StoreHarness) -> None:
+def test_notifications_of_a_firing_alert_are_kept(harness: StoreHarness) -> None:
     """An alert acknowledged for weeks is not notified again after a restart."""
     fires = alert(at=100.0)
     record(harness, change(fires))

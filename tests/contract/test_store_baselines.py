@@ -52,7 +52,7 @@ def test_a_chunk_that_comes_again_counts_once(harness: StoreHarness) -> None:
     assert known(harness) == {"a": 2.0, "b": 3.0}
 
 
-def test_what_is_left_of_a_set_that_was_never_finished_goes(harness: StoreHarness) -> None:
+def test_the_rest_of_an_unfinished_set_is_removed(harness: StoreHarness) -> None:
     harness.write(rows.put_chunk, "one", 0, 3, some("a"))
     harness.write(rows.put_chunk, "two", 0, 2, some("b"))
     assert harness.write(rows.put_chunk, "one", 1, 3, some("c")) is False

@@ -41,7 +41,7 @@ def test_events_up_to_the_first_that_is_young_may_move(harness: StoreHarness) ->
     assert harness.read(offload_marks.last_id_before, 0, BEGIN + 500.0) == 11
 
 
-def test_an_event_from_distant_ahead_keeps_nobody_back_for_longer_than_its_neighbours(
+def test_an_event_from_the_future_does_not_delay_its_neighbours(
     harness: StoreHarness,
 ) -> None:
     driver = tell(harness, 3)

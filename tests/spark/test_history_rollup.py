@@ -113,7 +113,7 @@ def test_days_are_chosen_by_the_user(spark: Any, lake: Lake) -> None:
     assert rolls(lake, spark, until=FIRST, force=True).days == (FIRST,)
 
 
-def test_the_command_learns_and_states_what_it_did(
+def test_the_command_computes_baselines_and_prints_a_summary(
     spark: Any, lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(spark), "stop", lambda self: None)

@@ -122,7 +122,7 @@ def test_each_damaged_file_is_named_and_gives_what_can_be_read(
     assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
 
 
-def test_no_file_is_passed_over_for_its_time_and_no_line_takes_all_memory(
+def test_no_file_is_skipped_for_its_time_and_no_line_takes_all_memory(
     take: Take, zone: Zone, tmp_path: Path
 ) -> None:
     ahead = zone.folder / "of a clock that is wrong.ndjson"
@@ -236,7 +236,7 @@ def test_a_checkpoint_that_was_set_back_is_refused(take: Take, zone: Zone, tmp_p
         take()
 
 
-def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
+def test_a_stop_during_a_batch_is_no_failure(
     take: Take, own: Any, zone: Zone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def held(*_: Any) -> Any:
@@ -292,7 +292,7 @@ def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_p
     assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
 
 
-def test_kafka_without_its_connector_states_what_to_add(own: Any, tmp_path: Path) -> None:
+def test_kafka_without_its_connector_is_an_error_that_names_the_package(own: Any, tmp_path: Path) -> None:
     source = IngestSource("", "kafka", {"kafka.bootstrap.servers": "localhost:9", "subscribe": "events"})
     lake = Lake.open(str(tmp_path / "lake"), create=True)
     batches = ingest_job.MicroBatches(lake, DAY, None, print)

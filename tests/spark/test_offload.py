@@ -66,9 +66,7 @@ def test_a_job_goes_on_where_the_last_one_ended_and_writes_damaged_commits_again
     assert sorted(found) == list(range(100))
 
 
-def test_a_lake_that_takes_no_files_is_reported_in_one_line_and_nothing_is_left_in_it(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_a_read_only_lake_is_a_one_line_error_and_stays_empty(spark: Any, tmp_path: Path) -> None:
     lake, printed = tmp_path / "lake", []
     with sqlite_harness(tmp_path) as harness:
         driver = Driver()
@@ -110,7 +108,7 @@ def test_the_server_moves_what_is_old_verifies_it_and_forgets_it(tmp_path: Path)
     assert Lake.open(str(lake)).read("lifecycle")["event"].to_pylist() == ["started"]
 
 
-def test_a_job_that_fails_states_why_and_nothing_leaves_the_store(tmp_path: Path) -> None:
+def test_a_failing_job_has_a_reason_and_the_store_keeps_its_rows(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with live_server(tmp_path / "data", lake=str(lake)) as server:
         (lake / "lake.json").write_text("{}")
@@ -137,7 +135,7 @@ def test_the_job_ends_with_the_server(tmp_path: Path) -> None:
     assert child.poll() is not None
 
 
-def test_the_command_states_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_names_the_missing_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["history", "offload", "--data-dir", str(tmp_path)]) == 2
     assert "CONTROLPLANE_LAKE" in capsys.readouterr().err
     assert run(["history", "offload", "--data-dir", str(tmp_path), "--lake", str(tmp_path / "lake")]) == 2

@@ -506,6 +506,6 @@ def test_the_agent_reports_the_shape_of_each_run_once(
     query.stop()
 
 
-def test_a_query_that_is_over_or_never_was_gives_what_is_left_of_it(bench: Bench) -> None:
+def test_an_ended_or_unknown_query_gives_what_is_known(bench: Bench) -> None:
     assert shape_of(object())["sources"] is None
     assert shape_of(None)["operators"] is None

@@ -171,7 +171,7 @@ def test_a_rewind_over_a_compaction_gives_the_same_rows(wards: Any) -> None:
 
 
 @pytest.mark.long
-def test_without_its_plain_entries_a_source_log_is_written_out_of_the_compaction(wards: Any) -> None:
+def test_a_source_log_without_plain_entries_is_written_from_the_compaction(wards: Any) -> None:
     ward = wards(Golden("compacted", goldens.display_root), 12)
     first = ward.run()
     ward.lose("sources/0/[0-8]")

@@ -76,7 +76,7 @@ def lake(request: pytest.FixtureRequest) -> peer.Lake:
     return peer.invented(seed, FIRST, 3, queries)
 
 
-def test_every_bucket_of_every_width_states_what_pandas_states(spark: Any, lake: peer.Lake) -> None:
+def test_every_bucket_of_every_width_equals_that_of_pandas(spark: Any, lake: peer.Lake) -> None:
     days = [FIRST + timedelta(item) for item in range(3)]
     rows = compute_rollups(raw(spark, lake), days, 60.0).cache()
     expected = [peer.rollups(lake, day, 60.0) for day in days]
@@ -105,7 +105,7 @@ def test_days_rolled_up_apart_are_the_days_rolled_up_together(spark: Any) -> Non
     assert reported(both) == sorted(row for rows in apart for row in reported(rows))
 
 
-def test_a_query_that_never_ran_has_its_failed_starts(spark: Any) -> None:
+def test_a_query_that_never_ran_shows_its_failed_starts(spark: Any) -> None:
     at = datetime(2026, 3, 28, 12, 30, tzinfo=UTC)
     event = {
         "app": "a",

@@ -308,7 +308,7 @@ def test_a_restart_is_explained_posted_and_tracked(app: AppTest, client: FakeCli
     assert "resumed at batch 1234" in texts(app)
 
 
-def test_an_action_requested_by_somebody_else_is_shown(app: AppTest, world: World) -> None:
+def test_an_action_of_another_user_is_shown(app: AppTest, world: World) -> None:
     world.details[RUNNING] = {"action": factories.action(9, state="delivered", actor="grace")}
     on_query(app)
     assert "Restart requested by grace: memory grows" in texts(app)

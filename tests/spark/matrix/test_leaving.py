@@ -83,7 +83,7 @@ def test_a_new_session_after_the_last_was_stopped_has_an_agent_again(
     assert len(agents) == len(set(agents.values())) == 2
 
 
-def test_a_program_whose_server_is_gone_ends_without_output_of_the_agent(
+def test_a_program_without_its_server_ends_without_output_of_the_agent(
     version: str, drive: Start, recorder: RecordingServer, tmp_path: Path
 ) -> None:
     driver = drive(version, "-X", "dev")

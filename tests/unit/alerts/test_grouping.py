@@ -87,7 +87,7 @@ def test_what_changed_while_a_message_was_under_way_stays() -> None:
     assert after.alerts[fires.fingerprint].fired_at == 1150
 
 
-def test_a_resolved_alert_that_nobody_was_reported_of_makes_no_group() -> None:
+def test_a_resolved_alert_without_a_notification_makes_no_group() -> None:
     assert add_alerts({}, [resolved(alert(app="shop"), 1100)], ROOT) == {}
 
 

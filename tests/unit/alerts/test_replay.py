@@ -49,7 +49,7 @@ def slot(at: float) -> float:
     return math.ceil(at / STEP) * STEP
 
 
-def test_an_episode_states_when_it_began_fired_and_ended() -> None:
+def test_an_episode_has_the_times_it_began_fired_and_ended() -> None:
     values = [0.0] * 10 + [7.0] * 10 + [0.0] * 20
     [episode] = played(one_rule("m > 5", for_="1m"), figures(values, app="x"))
     began = slot(START + 10 * STEP)
@@ -151,7 +151,7 @@ def test_a_long_time_is_played_with_a_coarser_step() -> None:
     assert not pace(group, 86400, 15.0).is_coarser
 
 
-def test_it_ends_when_it_is_reported_to_and_states_how_distant_it_came() -> None:
+def test_it_ends_on_request_and_reports_its_position() -> None:
     looks = count()
     found = replay(
         one_rule("m > 5"),

@@ -134,7 +134,7 @@ def test_two_elements_with_the_same_labels_are_an_error_and_change_nothing() -> 
         step({}, [sample(q="a"), sample(q="b")], same, 0)
 
 
-def test_every_change_states_why() -> None:
+def test_every_change_has_a_reason() -> None:
     _, changes = played(rule(for_=30), (0, [sample()]), (30, [sample()]), (45, []))
     assert [change.reason for change in changes] == [
         "the condition holds; it fires after 30 s",
@@ -186,7 +186,7 @@ def test_a_firing_alert_ends_for_who_receives_no_more_after_four_intervals() -> 
 
 
 @given(st.lists(st.booleans(), max_size=60), st.integers(0, 90), st.integers(0, 90))
-def test_whatever_comes_states_follow_the_one_path(holds: list[bool], for_: int, keeps: int) -> None:
+def test_states_follow_one_path_for_any_input(holds: list[bool], for_: int, keeps: int) -> None:
     """Only known steps happen, firing never before `for`, and nothing is active without its condition."""
     active: dict[str, Alert] = {}
     known = {(None, PENDING), (None, FIRING), (PENDING, FIRING), (PENDING, None), (FIRING, RESOLVED)}

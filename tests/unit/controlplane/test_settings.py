@@ -62,7 +62,7 @@ def test_a_secret_may_come_from_a_file_and_never_shows(tmp_path: Path) -> None:
     assert "hunter2" not in repr(settings)
 
 
-def test_a_secret_file_that_is_gone_is_named() -> None:
+def test_a_missing_secret_file_is_named() -> None:
     with pytest.raises(SettingsError, match="DATABASE_URL"):
         load({"CONTROLPLANE_DATABASE_URL_FILE": "/nowhere/at/all"})
 

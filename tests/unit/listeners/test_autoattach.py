@@ -60,7 +60,7 @@ def test_further_session_joins_the_existing_agent(attaching: Attaching) -> None:
     assert attaching.sessions == [first, second]
 
 
-def test_detached_program_is_left_alone_until_its_next_application(
+def test_a_detached_program_is_not_followed_until_its_next_application(
     attaching: Attaching,
 ) -> None:
     context, next_context = Context(), Context()

@@ -113,5 +113,5 @@ def test_cgroup_v1_without_limits_reports_none(tmp_path: Path) -> None:
         {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "1 0", "sys/fs/cgroup/a/cpu.stat": "x"},
     ],
 )
-def test_what_is_missing_or_odd_is_left_out(tmp_path: Path, files: dict[str, str]) -> None:
+def test_missing_and_invalid_values_are_omitted(tmp_path: Path, files: dict[str, str]) -> None:
     assert HostProbe(root=write(tmp_path, files)).read().keys() == {"of", "load", "cpus"}

@@ -98,7 +98,7 @@ values = st.text(max_size=20)
 
 
 @given(st.sampled_from(["=", "!="]), values)
-def test_what_a_matcher_states_of_itself_reads_back(operator: str, value: str) -> None:
+def test_the_text_of_a_matcher_parses_to_the_same_matcher(operator: str, value: str) -> None:
     matcher = Matcher("team", operator, value)
     assert parse_matchers(f"{{{matcher}}}") == (matcher,)
 

@@ -90,7 +90,7 @@ def test_every_mistake_of_a_bad_configuration_is_reported_with_its_line_and_colu
         assert any((m.line, m.column) == (line, column) and expected in m.message for m in mistakes), reported
 
 
-def test_an_empty_configuration_states_what_it_needs() -> None:
+def test_an_empty_configuration_is_an_error_that_names_what_it_needs() -> None:
     loaded, mistakes = config.load("# nothing\n")
     assert loaded is None
     assert "route" in mistakes[0].message

@@ -146,7 +146,7 @@ def test_a_restart_between_sending_and_holding_sends_twice_and_never_not_at_all(
     assert len({message.group_key for message in receiver.messages}) == 1
 
 
-def test_a_receiver_that_reports_nobody_states_so() -> None:
+def test_a_receiver_without_a_webhook_is_shown_as_such() -> None:
     queries = Queries()
     queries.take(alert(at=0, app="shop"))
     assert [outcome.explanation for outcome in queries.round(30).outcomes] == [

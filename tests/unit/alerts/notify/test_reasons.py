@@ -47,7 +47,7 @@ def test_who_does_not_want_to_receive_of_ends_receives_of_none_but_the_log_is_cl
     assert decide(last("a"), "", "a", 3600, 10, sends_resolved=False).reason is Reason.ALL_RESOLVED
 
 
-def test_nothing_is_repeated_while_somebody_works_on_all_of_it() -> None:
+def test_nothing_is_repeated_while_all_of_it_is_acknowledged() -> None:
     assert decide(last("ab"), "ab", "", 3600, 9000, acknowledged="ab").reason is Reason.NONE
     assert "acknowledged" in decide(last("ab"), "ab", "", 3600, 9000, acknowledged="ab").explanation
     assert decide(last("ab"), "ab", "", 3600, 9000, acknowledged="a").reason is Reason.REPEAT
@@ -58,7 +58,7 @@ sets = st.frozensets(st.sampled_from("abcd"), max_size=4)
 
 
 @given(sets, sets, sets, sets, st.floats(0, 10_000))
-def test_a_firing_alert_that_nobody_was_reported_of_is_always_reported(
+def test_a_firing_alert_without_a_notification_is_always_notified(
     reported: Iterable[str], over: Iterable[str], firing: frozenset[str], resolved: frozenset[str], now: float
 ) -> None:
     decision = decide(

@@ -40,7 +40,7 @@ def silence(selector: str) -> Silence:
     return Silence("s1", parse_matchers(selector), 0, 10_000, "ann", "")
 
 
-def test_a_group_that_nobody_was_reported_of_is_reported_and_noted() -> None:
+def test_a_group_without_a_notification_is_notified_and_logged() -> None:
     receiver = Recorder()
     outcome = look(A, B, receiver=receiver)
     assert outcome.sent
@@ -78,7 +78,7 @@ def test_who_does_not_want_ends_gets_no_message_of_them_but_it_is_noted() -> Non
     assert outcome.state.firing == frozenset()
 
 
-def test_a_silenced_alert_is_left_out_and_the_silence_is_named() -> None:
+def test_a_silenced_alert_is_not_sent_and_the_silence_is_named() -> None:
     context = NotificationContext(Inhibitor((), ()), [silence("alertname=A")])
     outcome = look(A, B, context=context)
     assert outcome.message is not None
@@ -94,7 +94,7 @@ def test_a_group_that_is_muted_as_a_whole_is_not_reported_and_not_noted() -> Non
     assert outcome.explanation.startswith("all alerts are muted")
 
 
-def test_an_inhibited_alert_is_left_out_and_what_inhibits_it_is_named() -> None:
+def test_an_inhibited_alert_is_not_sent_and_its_inhibitor_is_named() -> None:
     rule = InhibitRule(parse_matchers("alertname=A"), parse_matchers("alertname=B"), ("app",))
     outcome = look(A, B, context=NotificationContext(Inhibitor([rule], [A, B])))
     assert outcome.message is not None
@@ -136,7 +136,7 @@ def test_sent_and_not_noted_it_is_sent_twice_with_the_same_key() -> None:
     assert len(receiver.messages) == 2
 
 
-def test_every_alert_states_where_it_can_be_looked_at() -> None:
+def test_every_alert_has_a_link_to_its_page() -> None:
     context = NotificationContext(Inhibitor((), ()), generator_url=lambda item: f"http://here/{item.rule}")
     message = look(A, context=context).message
     assert message is not None

@@ -68,7 +68,7 @@ def test_a_subquery_without_a_step_takes_the_default_one() -> None:
     assert isinstance(found, Matrix) and found[0].times.tolist() == [260.0, 280.0, 300.0]
 
 
-def test_answers_say_by_their_type_what_they_are() -> None:
+def test_answers_have_their_content_type() -> None:
     assert evaluate(parse('x{n="3"}'), MANY, 300.0) == Vector([Sample({"__name__": "x", "n": "3"}, 3.0)])
     assert evaluate(parse("1 + 1"), MANY, 300.0) == Scalar(2.0)
     assert evaluate(parse("'a'"), MANY, 300.0) == String("a")
@@ -163,7 +163,7 @@ def test_steps_that_make_no_sense_are_refused() -> None:
         evaluate_range(parse("x"), MANY, 1.0, 0.0, 1.0)
 
 
-def test_an_error_of_evaluation_states_where_the_operator_stands() -> None:
+def test_an_evaluation_error_has_the_position_of_the_operator() -> None:
     with pytest.raises(EvaluationError) as caught:
         evaluate(parse('x{n="1"}\n  + on () x'), MANY, 300.0)
     assert (caught.value.line, caught.value.column) == (2, 3)

@@ -70,7 +70,7 @@ def test_an_empty_file_holds_no_groups_and_no_mistake() -> None:
     assert load("groups:") == ((), ())
 
 
-def test_rules_beside_a_mistake_are_still_read_for_whoever_shows_them() -> None:
+def test_rules_beside_an_invalid_one_are_still_returned() -> None:
     text = "groups: [{name: a, rules: [{alert: Good, expr: up}, {alert: Bad, expr: 'up +'}]}]"
     groups, mistakes = load(text)
     assert [rule.name for rule in groups[0].rules] == ["Good"]

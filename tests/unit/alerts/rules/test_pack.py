@@ -102,7 +102,7 @@ def test_alerts_on_the_lifecycle_of_a_query_wait_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: f"{rule.name}-{rule.labels['severity']}")
-def test_every_alert_states_how_bad_it_is_what_it_is_about_and_where_help_is(rule: Rule) -> None:
+def test_every_alert_has_a_severity_a_layer_and_a_runbook(rule: Rule) -> None:
     assert rule.labels["severity"] in ("critical", "warning", "info")
     layers = ("agent", "driver", "host", "query", "stuck", "lag", "telemetry", "checkpoint")
     assert rule.labels["layer"] in layers

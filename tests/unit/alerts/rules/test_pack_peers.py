@@ -37,7 +37,7 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def test_promtool_states_the_same_from_the_same_templates(tmp_path: Path) -> None:
+def test_promtool_renders_the_same_from_the_same_templates(tmp_path: Path) -> None:
     notes = "\n".join(f"          a{n}: {quoted(text)}" for n, text in enumerate(TEMPLATES))
     rules = f"groups:\n  - name: g\n    rules:\n      - alert: A\n        expr: m\n        annotations:\n{notes}\n"
     (tmp_path / "rules.yaml").write_text(rules, encoding="utf-8")

@@ -21,7 +21,7 @@ def reported(reader: FieldReader) -> list[str]:
     return [str(mistake) for mistake in reader.errors]
 
 
-def test_fields_are_read_as_what_they_should_be() -> None:
+def test_fields_are_read_with_their_types() -> None:
     reader, given = fields("{name: x, wait: 1m, count: 3, on: yes, words: [a, b], labels: {k: v, n: }}")
     assert reader.string(given, "name") is not None
     assert reader.seconds(given, "wait") == 60.0

@@ -152,7 +152,7 @@ def test_a_text_knows_where_its_lines_stand() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "~", "null"])
-def test_null_is_reported_from_a_text_that_states_so(word: str) -> None:
+def test_null_differs_from_the_text_null(word: str) -> None:
     tree, _ = parse(f"- {word}\n- '{word}'\n")
     assert [item.is_null for item in tree.items] == [True, False]  # type: ignore[union-attr]
 

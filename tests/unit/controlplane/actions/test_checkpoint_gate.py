@@ -53,7 +53,7 @@ FRESH: list[tuple[str, QueryView, CheckpointSummary | None, bool]] = [
 @pytest.mark.parametrize(
     ("at", "checkpoint", "fresh"), [case[1:] for case in FRESH], ids=[c[0] for c in FRESH]
 )
-def test_an_inventory_counts_while_it_reports_of_now(
+def test_an_inventory_counts_while_it_is_current(
     at: QueryView, checkpoint: CheckpointSummary | None, fresh: bool
 ) -> None:
     assert guards.is_fresh(checkpoint, at, NOW) is fresh
@@ -74,7 +74,7 @@ def test_of_a_query_at_rest_only_a_look_of_this_moment_counts_and_no_broken_one(
     assert checkpoint_gate.needs_inventory(broken, ask("start"), NOW), "it may have been mended"
 
 
-def test_a_broken_checkpoint_refuses_a_start_and_states_by_what() -> None:
+def test_a_start_from_a_broken_checkpoint_is_refused_with_the_finding() -> None:
     refused = checkpoint_gate.decide(
         transitions.hold(requested(), NOW), seen(verdict="broken"), JUDGEMENT, NOW
     )
@@ -95,7 +95,7 @@ def test_any_other_verdict_lets_it_go_and_stays_in_the_evidence(verdict: str) ->
     )
 
 
-def test_where_nobody_can_look_it_goes_on_unless_it_was_found_broken_before() -> None:
+def test_without_an_inspector_a_start_proceeds_unless_it_was_broken_before() -> None:
     held = transitions.hold(requested(), NOW)
     free = checkpoint_gate.decide_without_inventory(
         held, view(checkpoint=seen()), None, "its agent is mute", NOW

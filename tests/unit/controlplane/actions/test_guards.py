@@ -48,7 +48,7 @@ def test_a_query_that_vanished_from_a_living_driver_may_be_started_and_not_stopp
     assert refusal.code == "not_running"
 
 
-def test_a_query_id_that_another_living_driver_uses_too_is_left_alone_and_both_apps_are_named() -> None:
+def test_a_query_id_of_two_live_drivers_is_refused_and_both_apps_are_named() -> None:
     other = replace(AGENT, agent="b2", app="staging")
     refusal = check(view(), "stop", None, [other])
     assert refusal is not None
@@ -57,7 +57,7 @@ def test_a_query_id_that_another_living_driver_uses_too_is_left_alone_and_both_a
     assert "staging" in refusal.reason
 
 
-def test_a_query_whose_driver_is_of_another_app_than_it_shows_is_left_alone() -> None:
+def test_a_query_whose_driver_has_another_app_is_refused() -> None:
     refusal = check(view(app="staging"), "stop", None)
     assert refusal is not None
     assert refusal.code == "two_drivers"

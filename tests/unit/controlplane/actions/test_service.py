@@ -110,7 +110,7 @@ def test_a_start_that_waits_for_a_look_is_not_handed_out_and_survives_a_restart_
     assert again.asked == []
 
 
-def test_where_nobody_can_look_a_start_goes_on_at_once(harness: StoreHarness) -> None:
+def test_without_an_inspector_a_start_proceeds_at_once(harness: StoreHarness) -> None:
     driver = Driver()
     harness.accept(driver.started("q", "r1", at=harness.now - 20))
     action = wish(harness, service_of(harness, Outbox(), Mute("its agent did not answer the last time")))
@@ -118,7 +118,7 @@ def test_where_nobody_can_look_a_start_goes_on_at_once(harness: StoreHarness) ->
     assert action.evidence["checkpoint"] == "not checked: its agent did not answer the last time"
 
 
-def test_by_force_nobody_is_asked(harness: StoreHarness) -> None:
+def test_force_skips_the_check(harness: StoreHarness) -> None:
     harness.accept(Driver().started("q", "r1", at=harness.now - 20))
     doctor = Mute()
     action = wish(harness, service_of(harness, Outbox(), doctor), force=True)

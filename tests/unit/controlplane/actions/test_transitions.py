@@ -21,7 +21,7 @@ def test_an_action_remembers_the_last_batch_and_the_agent_that_ran_it() -> None:
     assert (action.state, action.deadline_at) == (ActionState.REQUESTED, NOW + 120)
 
 
-def test_an_action_for_a_silent_agent_states_what_it_waits_for() -> None:
+def test_an_action_for_a_silent_agent_names_what_it_waits_for() -> None:
     action = requested(seen=view(agent=replace(AGENT, last_seen_at=NOW - 90)))
     assert action.reason == "waiting for the agent, last seen 90 s ago"
     assert transitions.deliver(action, view(), NOW).reason == ""
@@ -57,7 +57,7 @@ def test_one_outlier_does_not_make_a_typical_batch() -> None:
         (None, "m", "java.net.ConnectException: refused", "java.net.ConnectException: refused. Do it."),
     ],
 )
-def test_a_failure_in_one_line_states_everything_once(
+def test_a_one_line_failure_is_not_repeated(
     condition: str | None, message: str, root_cause: str | None, sentence: str
 ) -> None:
     assert (
@@ -71,14 +71,14 @@ def test_delivering_twice_keeps_the_first_deadline() -> None:
     assert transitions.deliver(once, view(), NOW + 50) == once
 
 
-def test_a_start_is_not_done_when_the_agent_states_so() -> None:
+def test_a_start_is_not_done_when_the_agent_reports_it() -> None:
     action = transitions.apply_result(transitions.deliver(requested(), view(), NOW), STARTED, view(), NOW + 5)
     assert action.state == ActionState.RUNNING
     assert transitions.is_started(action)
     assert (action.evidence["run_id"], action.deadline_at) == ("new", NOW + 125)
 
 
-def test_a_stop_is_done_when_the_agent_states_so() -> None:
+def test_a_stop_is_done_when_the_agent_reports_it() -> None:
     result = CommandResult("succeeded", "stopped between two batches", "stopped", {"batch_cut": False})
     action = transitions.apply_result(requested("stop"), result, view(), NOW + 5)
     assert (action.state, action.finished_at) == (ActionState.SUCCEEDED, NOW + 5)
@@ -109,7 +109,7 @@ def test_an_exception_of_start_is_explained() -> None:
     assert set(action.evidence["failure"]) >= {"condition", "root_cause", "advice", "retry"}
 
 
-def test_a_failure_without_text_still_states_something() -> None:
+def test_a_failure_without_text_has_a_message() -> None:
     action = transitions.apply_result(requested(), CommandResult("failed"), view(), NOW)
     assert action.reason
 

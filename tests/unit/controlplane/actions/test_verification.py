@@ -60,7 +60,7 @@ def test_batches_that_the_old_run_committed_while_we_asked_count_as_earlier() ->
     assert state_of(seen) == (ActionState.SUCCEEDED, "resumed at batch 10")
 
 
-def test_the_last_batch_run_once_more_is_a_replay_and_a_success() -> None:
+def test_a_repeat_of_the_last_batch_is_a_replay_and_a_success() -> None:
     seen = after(progress=(*BEFORE, sample(7, "new")))
     assert state_of(seen) == (ActionState.SUCCEEDED, "resumed (replayed batch 7)")
 
@@ -129,7 +129,7 @@ def test_available_now_that_finished_is_a_success() -> None:
     assert seen[0] == ActionState.SUCCEEDED
 
 
-def test_somebody_stopping_the_new_run_leaves_it_unverified() -> None:
+def test_a_stop_of_the_new_run_leaves_the_action_unverified() -> None:
     seen = state_of(after(run=run("new", end=RunEnd.STOPPED, ended_at=NOW)))
     assert seen is not None
     assert seen[0] == ActionState.UNVERIFIED
@@ -160,6 +160,6 @@ def test_a_driver_that_ends_in_between_ends_the_action(action: Action) -> None:
     assert (outcome.state, outcome.evidence["code"]) == (ActionState.FAILED, "driver_gone")
 
 
-def test_a_final_action_is_left_alone() -> None:
+def test_a_final_action_does_not_change() -> None:
     done = replace(started(), state=ActionState.SUCCEEDED)
     assert verify(done, after(progress=(sample(0, "new"),)), NOW) is None

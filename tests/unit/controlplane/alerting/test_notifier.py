@@ -123,7 +123,7 @@ def test_of_two_receivers_of_one_name_only_the_one_that_failed_is_reported_again
     assert {name[1] for name in team.store.reported} == {"a", "b"}
 
 
-def test_a_receiver_with_a_mistake_keeps_nobody_else_untold_and_is_tried_ever_more_seldom() -> None:
+def test_a_failing_receiver_does_not_block_others_and_backs_off() -> None:
     broken, takes = Broken(), Recorder("b")
     team = Team(broken, takes)
     team.take(lag())
@@ -178,7 +178,7 @@ def test_a_failure_is_noted_once_for_each_kind() -> None:
     assert team.notifier.sent == 1
 
 
-def test_a_route_that_leads_to_nobody_states_so_once() -> None:
+def test_a_route_without_a_receiver_is_logged_once() -> None:
     team = Team()
     team.take(lag())
     for _ in range(3):
@@ -210,7 +210,7 @@ def test_an_alert_that_fires_anew_after_it_ended_in_silence_is_reported_at_once(
     assert reasons(hook) == ["first notification"] * 2
 
 
-def test_what_changes_while_a_message_is_on_its_way_is_reported_with_the_next(started: list[Team]) -> None:
+def test_changes_during_a_delivery_are_sent_with_the_next_notification(started: list[Team]) -> None:
     door = Door()
     team = run(started, Team(door))
     team.clock.now += WAIT
@@ -273,7 +273,7 @@ def test_stopping_does_not_wait_for_a_receiver_that_hangs(started: list[Team]) -
     assert team.notifier.problems() == ["the notifier does not run"]
 
 
-def test_a_message_that_is_on_its_way_at_the_stop_is_noted(started: list[Team]) -> None:
+def test_a_message_in_flight_at_the_stop_is_logged(started: list[Team]) -> None:
     door = Door()
     team = run(started, Team(door))
     team.clock.now += WAIT
@@ -461,7 +461,7 @@ def names(team: Team) -> list[GroupName]:
     return [group.name for group in team.notifier.groups()]
 
 
-def test_a_look_at_a_group_that_is_gone_does_nothing() -> None:
+def test_a_flush_of_a_removed_group_does_nothing() -> None:
     team = Team(hook := Recorder("hook"))
     team.notifier.look(("{}:{}", "team"))
     assert (names(team), hook.messages, team.store.notes) == ([], [], [])

@@ -50,7 +50,7 @@ def schedulers() -> Iterator[Schedulers]:
     item.scheduler.stop()
 
 
-def test_a_slot_is_ticked_once_and_what_was_missed_is_left_out(schedulers: Schedulers) -> None:
+def test_a_slot_is_ticked_once_and_missed_slots_are_skipped(schedulers: Schedulers) -> None:
     for later in (1, 15, 16, 100):
         schedulers.at(NOW + later)
     assert schedulers.ticks == [NOW + 15, NOW + 90]
@@ -130,7 +130,7 @@ def test_slots_come_by_themselves_in_real_time() -> None:
         scheduler.stop()
 
 
-def test_a_heartbeat_that_is_stopped_states_so_and_does_nothing_more() -> None:
+def test_a_stopped_heartbeat_reports_it_and_does_nothing_more() -> None:
     schedulers = Schedulers()
     schedulers.scheduler.start()
     schedulers.scheduler.stop()

@@ -35,7 +35,7 @@ def test_without_files_the_shipped_rules_report_one_webhook() -> None:
     assert book.interval == 15.0
 
 
-def test_without_an_address_nobody_is_reported() -> None:
+def test_without_an_address_nothing_is_sent() -> None:
     assert load(Settings()).receivers == {"default": ()}
 
 

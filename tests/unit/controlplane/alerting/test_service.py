@@ -120,7 +120,7 @@ def test_files_with_mistakes_change_nothing_and_the_log_names_them_once(
     assert states(services) == {"Down": "firing"}
 
 
-def test_a_file_that_is_gone_for_a_moment_changes_nothing(services: AlertingServices) -> None:
+def test_a_file_missing_for_a_moment_changes_nothing(services: AlertingServices) -> None:
     text = (services.folder / "rules.yaml").read_text()
     (services.folder / "rules.yaml").unlink()
     services.service.reload()

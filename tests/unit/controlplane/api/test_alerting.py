@@ -66,7 +66,7 @@ def test_counts_are_of_all_and_the_list_of_the_states_asked_for() -> None:
     assert len(alerting.alerts_body(views, (), NOW).alerts) == 4
 
 
-def test_an_alert_states_null_for_what_it_does_not_know() -> None:
+def test_unknown_fields_of_an_alert_are_null() -> None:
     body = alerting.alert_body(view(replace(alert("A", severity="page"), value=math.inf)))
     assert (body.value, body.app, body.query, body.query_id, body.notified) == (None,) * 5
     assert (body.severity, body.labels["severity"]) == ("", "page")
@@ -142,7 +142,7 @@ def rule(**fields: object) -> Rule:
         (RuleView(rule(), (resolved(alert("A"), 2.0),), evaluated_at=NOW), "inactive", "ok"),
     ],
 )
-def test_a_rule_states_how_it_is_and_how_it_fares(shown: RuleView, state: str, health: str) -> None:
+def test_a_rule_has_its_definition_and_health(shown: RuleView, state: str, health: str) -> None:
     group = RuleGroup("life", (shown.rule,), source="rules.yaml")
     body = alerting.group_body(GroupView(group, 15.0, rules=(shown,)))
     assert (body.key, body.file, body.evaluated_at) == ("rules.yaml;life", "rules.yaml", None)
@@ -156,7 +156,7 @@ def test_all_mistakes_of_rules_are_in_the_answer() -> None:
     assert len(raised.value.detail["mistakes"]) == 5
 
 
-def test_a_replay_states_what_was_cut() -> None:
+def test_a_replay_reports_what_was_truncated() -> None:
     found = RuleReplay(
         episodes=(Episode("A", "g", {"a": "b"}, NOW, NOW, math.nan),),
         problems=(Problem("B", "many", NOW, 3),),

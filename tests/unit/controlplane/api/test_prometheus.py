@@ -127,7 +127,7 @@ def test_labels_of_any_text_come_back_whole() -> None:
     assert data(body)["result"][0]["metric"] == strange
 
 
-def test_what_is_cut_to_a_limit_states_so_and_nothing_else_warns() -> None:
+def test_a_truncated_answer_warns_and_nothing_else_does() -> None:
     vector = Vector([Sample({"a": str(n)}, 1.0) for n in range(3)])
     cut = json.loads(prometheus.result(vector, 1.0, limit=2))
     assert (len(cut["data"]["result"]), cut["warnings"]) == (2, [prometheus.CUT])
@@ -188,7 +188,7 @@ def names(found: Json) -> list[str]:
     return [rule["name"] for group in found["groups"] for rule in group["rules"]]
 
 
-def test_a_group_states_how_its_evaluation_went() -> None:
+def test_a_group_has_the_result_of_its_evaluation() -> None:
     first, second = shown()["groups"]
     assert (first["name"], first["file"], first["interval"], first["limit"]) == ("first", "rules.yml", 30, 9)
     assert first["lastEvaluation"] == "2026-11-20T07:16:56.000Z"

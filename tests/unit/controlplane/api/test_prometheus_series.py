@@ -80,7 +80,7 @@ def test_a_sample_at_the_very_start_counts() -> None:
     assert values(find(series, [UP], NOW - 60, NOW, NOW).series, "query") == ["edge"]
 
 
-def test_a_selector_without_a_metric_finds_what_is_live_and_states_so_of_the_past() -> None:
+def test_a_selector_without_a_metric_reads_live_values_and_warns_about_the_past() -> None:
     series = FakeSeries(live_readings=[("up", {"query": "a"}, 1.0), ("up", {"query": "b"}, 1.0)])
     unnamed = (Matcher("query", "=", "a"),)
     now, past = find(series, [unnamed], NOW - 60, NOW, NOW), find(series, [unnamed], 0.0, NOW - 86400, NOW)
@@ -116,7 +116,7 @@ def test_when_it_takes_long_what_was_found_is_the_answer_with_a_warning(
     assert found.warnings == (INCOMPLETE,)
 
 
-def test_what_is_too_much_for_the_source_is_left_out_but_never_what_is_live() -> None:
+def test_series_beyond_the_limit_are_omitted_but_never_live_ones() -> None:
     series = FakeSeries(
         [up("early", *[NOW - 6600 - n for n in range(0, 600, 15)])],
         live_readings=[("up", {"query": "now"}, 1.0), ("down", {}, 1.0)],

@@ -7,7 +7,7 @@ import threading
 from controlplane.api.readiness import FRESH_SECONDS, Readiness
 
 
-def test_an_answer_is_given_to_all_who_ask_within_a_second() -> None:
+def test_an_answer_is_shared_by_requests_within_a_second() -> None:
     now, answers = [100.0], iter([[], ["the disk is full"]])
     readiness = Readiness(lambda: next(answers), lambda: now[0])
     assert [readiness.problems() for _ in range(50)] == [[]] * 50

@@ -62,7 +62,7 @@ def test_a_planned_file_does_not_matter_where_the_file_sink_has_the_batch() -> N
 
 
 @pytest.mark.parametrize(("guessed", "wanted"), [(False, ReportStatus.BROKEN), (True, ReportStatus.RISKY)])
-def test_an_input_folder_that_is_gone_stops_the_start_if_it_is_the_one_that_is_read(
+def test_a_missing_input_folder_stops_the_start_if_the_query_reads_it(
     guessed: bool, wanted: ReportStatus
 ) -> None:
     held = golden("files")
@@ -104,7 +104,7 @@ def test_a_folder_that_a_batch_job_writes_is_no_file_sink() -> None:
     assert asked(plain).verdict is ReportStatus.OK
 
 
-def test_a_data_file_that_is_gone_fails_the_readers_and_is_found_under_any_root() -> None:
+def test_a_missing_data_file_fails_readers_and_is_found_under_any_root() -> None:
     held = golden("files")
     assert held.output is not None
     data = next(path for path in held.output.entries if path.endswith(".parquet"))

@@ -55,7 +55,7 @@ def test_what_is_no_pair_is_a_mistake_with_an_example(asked, pair):
     assert done.exit_code == 2 and "trigger=10s" in done.output and not asked
 
 
-def test_a_stop_knows_no_such_option(asked):
+def test_a_stop_rejects_options_of_other_actions(asked):
     assert CliRunner().invoke(actions.stop, ["q", "--set", "trigger=10s"]).exit_code == 2
 
 

@@ -29,7 +29,7 @@ def test_all_that_keeps_an_alert_quiet_is_named(muted: dict[str, Any], note: str
     ("app", "query", "about"),
     [("shop", "orders", "shop/orders"), ("shop", None, "shop"), (None, None, None)],
 )
-def test_an_alert_is_about_a_query_an_application_or_nobody_knows(
+def test_an_alert_is_about_a_query_an_application_or_neither(
     app: str | None, query: str | None, about: str | None
 ) -> None:
     assert about_of({"app": app, "query": query}) == about

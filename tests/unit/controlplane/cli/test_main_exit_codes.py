@@ -22,7 +22,7 @@ from controlplane.errors import SettingsError, StoreUnavailable
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_an_error_is_one_line_and_states_by_its_code_whose_it_is(
+def test_an_error_is_one_line_with_an_exit_code_by_kind(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @click.command()

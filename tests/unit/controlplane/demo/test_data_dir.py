@@ -18,7 +18,7 @@ def test_the_folder_of_the_last_demonstration_is_made_anew(tmp_path: Path) -> No
     assert (tmp_path / "demo/input/orders").is_dir()
 
 
-def test_a_folder_that_somebody_else_made_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_another_owner_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "thesis.txt").write_text("years of work")
     with pytest.raises(DataDirInUse, match="was not made by the demo"):

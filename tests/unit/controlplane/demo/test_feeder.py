@@ -65,7 +65,7 @@ def test_files_that_were_read_an_hour_ago_are_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", feeder.FEEDS)
-def test_each_folder_is_fed_until_somebody_states_stop(name: str, tmp_path: Path) -> None:
+def test_each_folder_is_fed_until_the_stop(name: str, tmp_path: Path) -> None:
     left = iter([False] * 3 + [True])
     feeder.feed(tmp_path, lambda: next(left))
     assert sorted(path.name for path in (tmp_path / name).iterdir()) == [f"{n:08d}.json" for n in range(3)]

@@ -43,7 +43,9 @@ def test_one_port_for_both_is_a_mistake(tmp_path: Path) -> None:
         fleet.check(options(tmp_path, port, port))
 
 
-def test_without_java_it_states_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_names_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fleet, "java_environment", lambda: None)
     with pytest.raises(UsageProblem, match="Java 17"):
         fleet.check(options(tmp_path, free_port(), free_port()))

@@ -87,7 +87,7 @@ def test_asking_twice_cuts_the_waiting_short(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_a_child_that_is_gone_already_is_no_trouble(tmp_path: Path) -> None:
+def test_a_child_that_has_exited_is_no_error(tmp_path: Path) -> None:
     child = started("print('ready', flush=True)", tmp_path / "log")
     until(lambda: child.exit_code is not None)
     assert processes.stop_all([child], grace=5, hurry=never) == []

@@ -71,6 +71,6 @@ def test_the_headline_of_the_table_counts_the_alerts_that_fire() -> None:
     assert report.table([*fleet, make_query(alerts=2)], 120)[0] == "4 queries: 4 lagging; 3 alerts fire"
 
 
-def test_before_the_first_batch_it_states_what_it_waits_for() -> None:
+def test_before_the_first_batch_the_report_names_what_it_waits_for() -> None:
     assert report.waiting(5.2, []) == "  5 s: Spark is starting"
     assert report.waiting(9.0, [make_query()]) == "  9 s: 1 query known, no batch finished yet"

@@ -37,7 +37,7 @@ def answer(**changed: Any) -> dict[str, Any]:
     return {"queries": [{**QUERY, **changed}]}
 
 
-def test_while_it_waits_it_states_so_every_five_seconds(view: Watch, printed: list[str]) -> None:
+def test_while_it_waits_it_prints_a_line_every_five_seconds(view: Watch, printed: list[str]) -> None:
     for now in (0.5, 1.0, 3.0, 5.6):
         view.tick(now, {})
     assert len(printed) == 2

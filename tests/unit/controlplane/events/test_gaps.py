@@ -43,7 +43,7 @@ def test_what_arrives_late_closes_a_gap_from_any_side():
     assert spans(reported(1, 3, 2)) == []
 
 
-def test_a_gap_counts_once_when_it_has_stood_for_the_grace():
+def test_a_gap_is_counted_once_after_the_grace_period():
     known = reported(1, 5)
     known, early = gaps.count_overdue(known, GRACE_SECONDS - 1, None)
     known, then = gaps.count_overdue(known, GRACE_SECONDS, "processing_time")

@@ -87,7 +87,7 @@ def test_a_program_that_died_of_an_exception_takes_its_runs_with_it() -> None:
     assert ledger.runs["r"].run.failure_text == "KeyError: 5"
 
 
-def test_what_spark_states_of_an_end_counts_more_than_the_end_of_the_program() -> None:
+def test_the_end_that_spark_reports_outranks_the_end_of_the_program() -> None:
     driver = Driver()
     lines = (
         driver.started("q", "r"),
@@ -209,7 +209,7 @@ def test_a_driver_never_runs_a_query_twice_at_a_time() -> None:
 # -- queries ---------------------------------------------------------------------------------------
 
 
-def test_a_run_belongs_to_the_agent_that_reported_of_it_first() -> None:
+def test_a_run_belongs_to_the_agent_that_reported_it_first() -> None:
     starter, listener = Driver(), Driver()
     lines = (starter.started("q", "r", at=BEGIN), listener.progress("q", "r", 0, at=BEGIN + 1))
     for order in (lines, lines[::-1]):
@@ -324,7 +324,7 @@ def test_a_status_without_the_time_of_its_list_may_have_taken_a_minute() -> None
     assert ledger.agents[driver.agent].polls == (BEGIN - 60,)
 
 
-def test_a_poll_that_could_not_ask_every_session_is_no_poll_of_the_others() -> None:
+def test_a_partial_poll_does_not_count_as_a_poll_of_other_sessions() -> None:
     driver = Driver()
     ledger = reported(
         driver.status(listed("q", "r")), driver.line("status", {"queries": [], "partial": True})

@@ -55,7 +55,7 @@ def test_offsets_become_flat_numbers(offset: Any, numbers: dict[str, float] | No
     assert (None if found is None else dict(found)) == numbers
 
 
-def test_lag_is_what_the_head_is_ahead_of_the_end() -> None:
+def test_lag_is_the_latest_offset_minus_the_end_offset() -> None:
     source = {"endOffset": {"t": {"0": 10, "1": 4}}, "latestOffset": {"t": {"0": 15, "1": 4}}}
     assert progress.sample(report("q", "r", 1, sources=[source]), AT).lag_rows == 5.0
 
@@ -166,7 +166,7 @@ def test_only_numbers_are_kept_of_custom_metrics() -> None:
     assert dict(found) == {"a": 1.0, "e": 2.5}
 
 
-def test_facts_of_a_run_are_taken_as_distant_as_they_make_sense() -> None:
+def test_only_valid_facts_of_a_run_are_used() -> None:
     facts = progress.facts(
         {"trigger": "once", "triggerInterval": "soon", "checkpointIsTemporary": 1, "sink": ""}
     )

@@ -177,7 +177,7 @@ def test_a_query_put_away_and_one_forgotten(harness: StoreHarness) -> None:
     assert harness.window.totals("q") == {}
 
 
-def test_nobody_is_known_by_an_unknown_id(harness: StoreHarness) -> None:
+def test_an_unknown_id_has_no_owner(harness: StoreHarness) -> None:
     assert harness.window.view("nobody") is None
     assert harness.window.superseded("nobody") is None
     assert harness.window.agent("nobody") is None

@@ -32,7 +32,7 @@ NOW = 1_795_000_000.0  # 2026-11-18 11:06:40 UTC
         (math.inf, "an unknown time"),
     ],
 )
-def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
+def test_a_duration_shows_its_two_largest_units(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 

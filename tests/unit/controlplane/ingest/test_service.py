@@ -114,7 +114,7 @@ def test_what_is_odd_but_sound_is_stored_and_can_be_read_again(harness: StoreHar
         assert harness.reloaded().view(view.query_id) == view
 
 
-def test_empty_lines_are_passed_over(harness: StoreHarness) -> None:
+def test_empty_lines_are_skipped(harness: StoreHarness) -> None:
     driver = Driver()
     answer = harness.accept(b"", driver.started("q", "r"), b"  ", b"x")
     assert (answer.stored, [r["line"] for r in answer.rejected]) == (1, [4])
@@ -233,7 +233,7 @@ def test_the_listeners_receive_what_is_new_once_it_is_stored(harness: StoreHarne
 
 
 @pytest.mark.parametrize("keepable", [True, False])
-def test_a_line_that_nobody_foresaw_is_kept_raw_and_costs_nobody_else_anything(
+def test_a_line_that_raises_an_unexpected_error_is_stored_raw_and_its_neighbours_parsed(
     harness: StoreHarness, monkeypatch: pytest.MonkeyPatch, keepable: bool
 ) -> None:
     real = deduplication.lifecycle.apply_events

@@ -207,7 +207,7 @@ def test_a_rate_that_is_none_is_absent(rate: Any) -> None:
     assert row["extra"] is None
 
 
-def test_the_rate_of_the_first_batch_is_not_known_though_spark_states_zero() -> None:
+def test_the_rate_of_the_first_batch_is_unknown_though_spark_reports_zero() -> None:
     row = progress_row(inputRowsPerSecond=0.0, numInputRows=5)
     assert row["input_rows_per_second"] is None
     assert json.loads(row["extra"]) == {"inputRowsPerSecond": 0.0}
@@ -273,7 +273,7 @@ def test_half_a_surrogate_pair_spoils_nothing() -> None:
     assert row["name"] == "a?b"
 
 
-def test_an_event_of_lifecycle_has_its_own_row() -> None:
+def test_a_lifecycle_event_has_its_own_row() -> None:
     rows = LakeRowBuilder()
     rows.lifecycle(WHO, "terminated", BEGIN, "q", "r", "", "boom", "CLASS", "agent", 7, {"tags": [], "x": 1})
     assert len(rows) == 1

@@ -42,7 +42,7 @@ def test_a_line_of_an_agent_is_read() -> None:
     ],
     ids=["torn", "bytes", "a list", "no agent", "deep"],
 )
-def test_a_line_that_is_none_states_why(bad: bytes, why: str) -> None:
+def test_an_invalid_line_has_a_reason(bad: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
         wire_events.decode_line(bad)
 
@@ -68,7 +68,7 @@ def test_only_an_inventory_may_be_longer_than_a_mebibyte() -> None:
     ],
     ids=["progress", "started", "terminated", "idle"],
 )
-def test_what_a_run_reports_once_is_the_same_whoever_reports_it(
+def test_facts_of_a_run_do_not_depend_on_the_reporting_agent(
     type: str, data: dict[str, Any], again: dict[str, Any]
 ) -> None:
     assert wire_events.deduplication_key(event(type, data)) == wire_events.deduplication_key(
@@ -124,7 +124,7 @@ def test_a_start_is_at_the_time_that_spark_states() -> None:
 
 
 @pytest.mark.parametrize("type", ["heartbeat", "status", "inventory", "of a newer agent"])
-def test_what_reports_of_the_present_only_is_no_row(type: str) -> None:
+def test_metrics_of_the_present_only_are_no_rows(type: str) -> None:
     rows = LakeRowBuilder()
     assert wire_events.add_event(rows, event(type, RUN)) is False and len(rows) == 0
 

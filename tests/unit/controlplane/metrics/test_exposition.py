@@ -168,7 +168,7 @@ def why(series: Series) -> list[tuple[str, str]]:
     return [(labels["error_class"], labels["retry"]) for labels in reported]
 
 
-def test_a_failed_query_reports_of_what_and_whether_another_start_helps() -> None:
+def test_a_failed_query_has_its_cause_and_whether_a_retry_helps() -> None:
     failed = run(ended_at=NOW - 9, end=RunEnd.FAILED, failure_text=STATE_LOST)
     lost = STATE_LOST.partition("]")[0][1:]
     assert why(scrape(view(run=failed))) == [(lost, "never")]

@@ -45,7 +45,7 @@ def test_a_day_is_merged_from_so_many_small_files_on(tmp_path: Path, files: int,
     assert len(file_groups(filled(tmp_path, files).manifest(), day(1))) == heaped
 
 
-def test_the_present_day_is_left_alone(tmp_path: Path) -> None:
+def test_the_current_day_is_not_compacted(tmp_path: Path) -> None:
     assert file_groups(filled(tmp_path).manifest(), day(0)) == []
 
 
@@ -108,7 +108,7 @@ def test_a_report_that_two_jobs_wrote_is_kept_once(tmp_path: Path) -> None:
     assert by_manifest(lake) == by_glob(tmp_path) == list(range(8))
 
 
-def test_a_start_is_kept_once_whoever_reported_of_it_and_whenever() -> None:
+def test_a_start_is_stored_once_whichever_agent_reports_it_and_when() -> None:
     events = [
         {"app": "a", "run_id": "r", "event": "started", "reported_at": DAY, "agent": "x", "seq": 1},
         {

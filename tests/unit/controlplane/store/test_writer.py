@@ -77,7 +77,7 @@ def test_what_waits_shares_one_transaction(harness: StoreHarness) -> None:
     assert len(names(harness)) == 20
 
 
-def test_a_submission_that_fails_takes_nobody_with_it(harness: StoreHarness) -> None:
+def test_a_failing_submission_does_not_affect_others(harness: StoreHarness) -> None:
     held = Held(harness.writer)
     good, twice, bad, last = (harness.writer.submit(put(name)) for name in ("a", "a", "b", "c"))
     held.release()
@@ -150,9 +150,7 @@ def test_after_a_failed_sync_nothing_is_confirmed_any_more(harness: StoreHarness
 
 
 @pytest.mark.parametrize("code", ["SQLITE_CORRUPT", "SQLITE_CORRUPT_INDEX", "SQLITE_NOTADB"])
-def test_a_damaged_file_is_nobody_s_own_fault_and_nothing_is_confirmed_any_more(
-    harness: StoreHarness, code: str
-) -> None:
+def test_a_damaged_file_stops_confirmation_of_every_batch(harness: StoreHarness, code: str) -> None:
     def damaged(connection: Connection) -> None:
         origin = sqlite3.DatabaseError("database disk image is malformed")
         origin.sqlite_errorname = code  # type: ignore[misc]

@@ -107,7 +107,7 @@ def test_query_faster_than_the_listing_is_listed_as_it_is(checkpoint_dir):
     assert document["complete"]
 
 
-def test_file_deleted_before_reading_is_left_out(checkpoint_dir):
+def test_a_file_deleted_before_it_is_read_is_omitted(checkpoint_dir):
     files = LocalFiles(checkpoint_dir)
     files.meanwhile = {"sources/0": (checkpoint_dir / "offsets/0").unlink}
     document = taken(files)

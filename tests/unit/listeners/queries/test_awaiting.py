@@ -97,7 +97,7 @@ def test_timeout_argument_is_passed_to_spark(registry, query):
     assert seen == [5]
 
 
-def test_query_with_unseen_start_is_left_to_spark(registry):
+def test_a_query_with_unseen_start_is_waited_for_by_spark(registry):
     stranger = Query(JavaQuery("x", "rx"))
     waiter = wait_on(registry, stranger)
     stranger._jsq.stop()

@@ -42,7 +42,7 @@ def test_a_forbidden_answer_is_no_longer_shown(client: FakeClient) -> None:
     assert reading.kind == "token"
 
 
-def test_a_query_that_is_gone_is_missing(client: FakeClient) -> None:
+def test_a_query_absent_from_the_answer_is_missing(client: FakeClient) -> None:
     assert cached_reads.query("nobody").kind == "missing"
 
 

@@ -117,7 +117,7 @@ def test_an_instant_answer_of_one_element_is_its_value() -> None:
     assert series_queries.single_value(None) is None
 
 
-def test_a_long_range_states_its_resolution() -> None:
+def test_a_long_range_shows_its_resolution() -> None:
     assert (
         series_queries.resolution_note(None)
         == series_queries.resolution_note({"progress": [], "resolution": None})

@@ -62,7 +62,7 @@ def test_a_receiver_has_a_name_and_takes_messages_in_their_order(form: Form) -> 
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_a_refusal_is_raised_and_states_whether_trying_again_may_help(form: Form, again: bool) -> None:
+def test_a_refusal_is_an_error_that_has_whether_a_retry_may_help(form: Form, again: bool) -> None:
     form.refuse(again)
     with pytest.raises(ReceiverError) as caught:
         form.receiver.send(message(A))

@@ -207,7 +207,7 @@ def test_a_host_that_does_not_answer_may_later() -> None:
     assert caught.value.retryable
 
 
-def test_a_host_that_states_nothing_is_not_waited_for_longer_than_reported() -> None:
+def test_a_silent_host_is_waited_for_no_longer_than_the_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         with pytest.raises(ReceiverError) as caught:

@@ -213,7 +213,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_an_error_states_where_and_what(text: str) -> None:
+def test_an_error_has_a_position_and_a_message(text: str) -> None:
     line, column, expected = REFUSED[text]
     with pytest.raises(ParseError) as caught:
         parse(text)

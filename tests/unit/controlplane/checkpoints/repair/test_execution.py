@@ -155,7 +155,7 @@ def test_after_the_query_has_run_again_undo_names_the_files_and_changes_nothing(
     assert content(table.root) == held
 
 
-def test_forced_it_sets_aside_what_it_takes_the_place_of(table: Table, tmp_path: Path) -> None:
+def test_with_force_it_moves_what_it_replaces_to_the_backup(table: Table, tmp_path: Path) -> None:
     table.perform()
     for name in ("2", "77"):
         (table.root / f"checkpoint/offsets/{name}").write_text(f"newer {name}")
@@ -271,7 +271,7 @@ def test_the_backup_lies_outside_and_is_a_folder_of_its_own(table: Table) -> Non
     assert content(table.root) == table.before
 
 
-def test_a_checkpoint_that_may_not_be_written_is_left_as_it_is(table: Table) -> None:
+def test_a_read_only_checkpoint_is_not_changed(table: Table) -> None:
     table.checkpoint.left = 0
     with pytest.raises(OSError, match="Input/output error"):
         table.perform()

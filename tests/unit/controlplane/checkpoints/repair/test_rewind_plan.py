@@ -96,7 +96,7 @@ def test_impossible_rewind_gives_its_reason(damage: list[Step], batch: int, expe
     assert expected in str(caught.value)
 
 
-def test_state_that_is_gone_stops_a_rewind_to_its_version_and_to_all_above() -> None:
+def test_missing_state_stops_a_rewind_to_its_version_and_all_above() -> None:
     held = seen("agg", [lose("state/0/0/3.delta")])
     found = {chance.batch: chance.reason for chance in rewind_plan.rewind_targets(held, SPARK)}
     assert [batch for batch in sorted(found) if found[batch] is None] == [0, 1, 2]
@@ -152,7 +152,7 @@ def test_a_rewind_over_a_compaction_needs_the_plain_entries_below_it() -> None:
     assert judged(held, plan).next_batch == 9
 
 
-def test_plain_entries_that_were_purged_are_written_out_of_the_compaction() -> None:
+def test_purged_plain_entries_are_written_from_the_compaction() -> None:
     purged = lose(*(f"sources/0/{n}" for n in range(9)))
     held = seen("files12", [purged])
     plan = rewind_plan.plan_rewind(held, 5, SPARK)

@@ -58,7 +58,7 @@ def test_that_a_cluster_failed_is_no_mistake_of_the_user(monkeypatch: pytest.Mon
     assert raised.value.exit_code == 1
 
 
-def test_without_a_lake_it_states_how_to_name_one(
+def test_without_a_lake_the_error_names_the_option(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.delenv("CONTROLPLANE_LAKE", raising=False)
@@ -100,7 +100,7 @@ def test_since_that_is_neither_is_a_mistake() -> None:
 HALF = ImportProgress(3, 10, 500_000_000, 1_000_000_000, 1200, 10.0)
 
 
-def test_progress_states_how_much_is_done_how_fast_and_how_long_it_will_take() -> None:
+def test_progress_has_the_share_done_the_rate_and_the_time_left() -> None:
     assert format_progress(HALF) == "logs 3/10, 500 of 1000 MB, 1200 events, 50 MB/s, 10 s left"
     begun = ImportProgress(0, 10, 0, 1_000_000_000, 0, 0.0)
     assert format_progress(begun) == "logs 0/10, 0 of 1000 MB, 0 events, 0 MB/s, time left unknown"

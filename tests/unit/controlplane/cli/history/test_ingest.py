@@ -34,7 +34,7 @@ def zone(tmp_path: Path) -> str:
         "server", "option", "window", "trigger", "files",
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_that_states_what_to_change(
+def test_a_usage_error_is_one_line_that_names_what_to_change(
     arguments: list[str],
     printed: str,
     zone: str,

@@ -124,7 +124,7 @@ def test_what_ended_is_not_there_any_more_although_the_look_back_is_minutes() ->
     assert len(evaluate(parse("up"), grid, 14.0)) == 2
 
 
-def test_a_slot_that_nobody_sampled_ends_nothing() -> None:
+def test_an_unsampled_slot_ends_no_series() -> None:
     grid = Grid({"up": 600.0}, STEP)
     grid.put(0.0, [("up", {}, 1.0)])
     grid.put(60.0, [("up", {}, 2.0)])
@@ -167,7 +167,7 @@ def test_series_beyond_the_most_are_refused_and_counted_and_their_neighbours_go_
     assert as_samples(grid.select(named("y"), 0.0, 15.0)[0]) == {15.0: 2.0}
 
 
-def test_the_place_of_a_series_that_is_long_gone_is_given_to_another() -> None:
+def test_the_row_of_a_series_that_ended_long_ago_is_reused() -> None:
     grid = Grid({"x": 30.0}, STEP, max_series=1)
     for slot in range(6):
         grid.put(slot * STEP, [("x", {"n": "new" if slot > 3 else "old"}, float(slot))] if slot != 1 else [])
@@ -194,7 +194,7 @@ def test_a_label_set_that_is_reported_twice_keeps_its_first_value() -> None:
     assert grid.duplicates == 1
 
 
-def test_metrics_that_nobody_reads_are_let_go() -> None:
+def test_metrics_without_a_reader_are_dropped() -> None:
     grid = Grid({"x": 60.0}, STEP)
     grid.put(0.0, [("x", {}, 1.0), ("y", {}, 1.0)])
     assert grid.select(named("y"), -1.0, 0.0) == [] and grid.series_count == 1

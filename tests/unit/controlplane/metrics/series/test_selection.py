@@ -31,7 +31,7 @@ def group(*texts: str, query_offset: float = 0.0) -> RuleGroup:
         ('{__name__="x", team="data"}', 0.0),
     ],
 )
-def test_a_metric_is_kept_as_distant_back_as_an_expression_reads(text: str, reach: float) -> None:
+def test_a_metric_is_kept_for_the_longest_range_of_an_expression(text: str, reach: float) -> None:
     assert retention_for([group(text)], 15.0) == ({"x": reach + MORE}, ())
 
 

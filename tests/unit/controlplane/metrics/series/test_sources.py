@@ -81,7 +81,7 @@ def test_the_value_of_this_moment_takes_the_place_of_the_slot_at_the_same_time()
     assert series.times.tolist() == [90.0] and series.values.tolist() == [50.0]
 
 
-def test_live_values_are_computed_once_a_metric_and_only_for_who_looks_at_now() -> None:
+def test_live_values_are_computed_once_a_metric_and_only_for_the_present() -> None:
     reported = Reported_(("x", {"n": "a"}, 50.0), ("y", {}, 1.0))
     live = LiveSource(grid(), NOW, reported)
     live.select(named("x"), 0.0, NOW - 1)

@@ -169,7 +169,7 @@ def test_no_damage_whatever_ends_in_anything_but_a_sentence(codec: str, seed: in
     assert printed is None or (printed and "\n" not in printed)
 
 
-def test_a_block_that_states_it_is_huge_is_damaged_and_not_allocated() -> None:
+def test_a_block_with_a_huge_declared_size_is_damaged_and_not_allocated() -> None:
     head = struct.pack("<8sBiiI", b"LZ4Block", 0x25, 10, 2**31 - 1, 0)
     assert decoded("lz4", head + b"x" * 10) == (b"", "an LZ4 block has impossible lengths")
     assert decoded("snappy", snappy([]) + b"\x7f\xff\xff\xff")[1] == "a snappy block has an impossible length"

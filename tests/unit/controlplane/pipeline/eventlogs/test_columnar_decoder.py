@@ -101,7 +101,7 @@ def test_reports_that_spark_wrote_take_the_fast_way_and_give_the_same_rows() -> 
         ),
     ],
 )  # fmt: skip
-def test_what_is_odd_is_left_to_the_general_way(change: Callable[[dict[str, Any]], Any]) -> None:
+def test_unusual_input_takes_the_general_path(change: Callable[[dict[str, Any]], Any]) -> None:
     assert quickly(changed(change)) is None
 
 
@@ -157,7 +157,7 @@ def test_nothing_that_was_reported_is_empty_tables() -> None:
     assert quickly() == {name: [] for name in REPORT_TABLES}
 
 
-def test_when_a_trigger_was_over_is_reported_of_its_report() -> None:
+def test_the_end_of_a_trigger_is_read_from_its_report() -> None:
     report = ReportDecoder(WHO).add(
         changed(lambda p: p.update(timestamp="2026-11-20T05:30:00Z", batchDuration=1500))
     )

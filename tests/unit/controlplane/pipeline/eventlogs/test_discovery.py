@@ -28,7 +28,7 @@ def only_log(*files: LogFile, named: tuple[str, ...] = ()) -> EventLog:
         ("app-20261120153140-0001_3.lzf", "app-20261120153140-0001", "3", "lzf", False),
     ],
 )
-def test_a_single_file_states_by_its_name_what_it_is(
+def test_a_single_file_is_recognized_by_its_name(
     name: str, app_id: str, attempt: str | None, codec: str, in_progress: bool
 ) -> None:
     log = only_log(file(f"/logs/{name}"))
@@ -84,7 +84,7 @@ def test_a_rolling_log_is_its_files_in_the_order_of_their_numbers() -> None:
     assert (log.codecs[1], log.path, log.notes) == ("zstd", "/logs/eventlog_v2_app-1", ())
 
 
-def test_its_status_file_states_whether_it_is_still_written_to() -> None:
+def test_its_status_file_shows_whether_it_is_in_progress() -> None:
     assert only_log(*rolled("appstatus_app-1.inprogress", "events_1_app-1")).in_progress
     assert not only_log(*rolled("appstatus_app-1", "events_1_app-1")).in_progress
 
@@ -136,7 +136,7 @@ def test_the_same_log_at_two_places_is_taken_once_and_reported() -> None:
     assert refused.reason == "same log as /b/app-1, which is not smaller"
 
 
-def test_a_log_keeps_its_name_in_the_lake_when_it_ends_or_moves_and_its_mark_while_nobody_writes() -> None:
+def test_a_log_keeps_its_lake_name_when_it_ends_or_moves() -> None:
     open_, closed = only_log(file("/a/app-1.inprogress")), only_log(file("/b/app-1"))
     assert open_.batch == closed.batch != only_log(file("/a/app-1_2")).batch
     assert only_log(file("/a/app-1")).fingerprint == only_log(file("/b/app-1")).fingerprint

@@ -27,12 +27,12 @@ def test_a_local_file_and_one_of_fsspec_give_the_same_bytes(start: int) -> None:
         memory.rm("/read", recursive=True)
 
 
-def test_a_file_that_is_gone_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_operating_system_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         list(read_chunks(LogFile(str(tmp_path / "gone"), 1, 1.0), "", None))
 
 
-def test_without_sparks_jars_it_states_what_is_missing(tmp_path: Path) -> None:
+def test_without_sparks_jars_the_error_names_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="set SPARK_HOME on the executors"):
         list(read_chunks(LogFile("hdfs://h/l", 1, 1.0), "", HadoopShell(str(tmp_path))))
 
@@ -79,5 +79,5 @@ def test_what_the_shell_complains_of_is_reported_in_one_line(
         ("one\ntwo\n", "two"),
     ],
 )
-def test_of_much_that_it_states_the_line_that_matters_is_taken(printed: str, reported: str) -> None:
+def test_the_relevant_line_of_a_long_output_is_chosen(printed: str, reported: str) -> None:
     assert file_reader._error_line(printed) == reported

@@ -162,7 +162,7 @@ def test_paths_are_taken_once_each() -> None:
     assert normalize_paths(["/a/", "/b", "/a", "/"]) == ("/a", "/b", "/")
 
 
-def test_the_time_that_is_left_goes_by_bytes() -> None:
+def test_the_time_left_is_estimated_by_bytes() -> None:
     assert ImportProgress(1, 2, 250, 1000, 9, 5.0).seconds_left == 15.0
     assert ImportProgress(0, 2, 0, 1000, 0, 5.0).seconds_left is None
 
@@ -175,7 +175,7 @@ def account(**more: object) -> ImportSummary:
     return made
 
 
-def test_the_account_states_what_was_read_taken_and_left_and_why() -> None:
+def test_the_summary_counts_lines_read_stored_and_skipped_by_reason() -> None:
     reported = account(
         duplicates=1,
         in_progress=1,
@@ -199,7 +199,7 @@ def test_the_account_states_what_was_read_taken_and_left_and_why() -> None:
     assert document["rejected"] == [{"path": "/l/b", "reason": "odd"}]
 
 
-def test_of_very_many_that_were_refused_people_are_reported_some_and_programs_all() -> None:
+def test_of_many_rejections_people_see_some_and_programs_all() -> None:
     reported = account(rejected=[RejectedLog(f"/l/{n}", "odd") for n in range(MAX_NAMED_PATHS + 7)])
     assert summary_lines(reported)[-1] == "rejected: 7 more; --json lists them all"
     assert len(summary_json(reported)["rejected"]) == MAX_NAMED_PATHS + 7

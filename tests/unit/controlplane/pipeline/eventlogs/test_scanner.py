@@ -66,7 +66,7 @@ def test_of_a_range_within_one_long_line_nothing_is_kept_and_no_more_is_read_tha
 
 
 @pytest.mark.parametrize("size", [100, 700, 5000])
-def test_a_line_that_is_too_long_is_passed_over_and_counted_by_whoever_has_its_begin(
+def test_a_too_long_line_is_counted_by_the_split_of_its_beginning(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scanner, "MAX_LINE_BYTES", 1500)
@@ -110,7 +110,7 @@ def test_the_last_line_without_an_end_is_kept_apart() -> None:
     assert walk.torn == torn
 
 
-def test_a_line_that_is_too_long_is_passed_over_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_long_line_is_skipped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanner, "MAX_LINE_BYTES", 5000)
     walk = ScanState()
     content = QUERY % 1 + TASK % (b"x" * 20_000) + QUERY % 2
@@ -131,7 +131,7 @@ def test_the_time_of_a_line_is_that_of_the_event_before_it() -> None:
     assert nearest_time(around, at) is None
 
 
-def test_the_head_states_which_application_on_which_spark() -> None:
+def test_the_header_shows_the_application_and_its_spark_version() -> None:
     reported = read_header(cut(CONTENT, 100))
     assert (reported.spark_version, reported.app, reported.app_id) == (
         "4.3.0",

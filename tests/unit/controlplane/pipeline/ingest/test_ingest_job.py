@@ -56,7 +56,7 @@ def test_a_lake_that_has_later_batches_of_the_stream_refuses_an_earlier_one() ->
         foreign_commits(lake(("ingest", "s-000000000010", NOW)), "s", 9, NOW)
 
 
-def test_of_what_java_states_the_line_that_reports_something_is_reported() -> None:
+def test_the_informative_line_of_javas_output_is_shown() -> None:
     reported = "An error occurred while calling o43.start.\n: java.io.IOException: no room\n\tat x"
     assert _error_line(reported) == "java.io.IOException: no room"
     assert _error_line(" \n") == "no reason was given"

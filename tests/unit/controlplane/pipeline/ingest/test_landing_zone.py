@@ -27,7 +27,7 @@ def test_a_line_reports_its_agent_and_number_and_is_kept_as_it_came() -> None:
     assert (row["agent"], row["seq"], row["line"], row["error"]) == (AGENT, 7, line(7), None)
 
 
-def test_a_bad_line_states_why_and_its_neighbours_are_taken() -> None:
+def test_a_bad_line_is_rejected_with_a_reason_and_its_neighbours_are_stored() -> None:
     found = rows(line(1), b"{", line(2), b"\xff")
     assert [row["seq"] for row in found] == [1, None, 2, None]
     assert [str(row["error"])[:8] for row in found] == ["None", "not JSON", "None", "not UTF-"]

@@ -30,6 +30,6 @@ def test_a_jvm_that_ended_is_reported_in_one_line(error: Exception, reported: bo
         raise error
 
 
-def test_what_the_disk_states_is_not_taken_for_it() -> None:
+def test_an_error_of_the_disk_is_not_mistaken_for_it() -> None:
     with pytest.raises(FileNotFoundError), _jvm_alive(threading.Event()):
         raise FileNotFoundError("x")

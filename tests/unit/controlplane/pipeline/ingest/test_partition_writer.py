@@ -58,7 +58,7 @@ def written(
     return reported
 
 
-def test_a_share_becomes_parts_and_states_when_it_arrived(lake: Lake) -> None:
+def test_a_partition_becomes_parts_with_its_arrival_time(lake: Lake) -> None:
     reported = written(lake, batch((1, report(1), None)), batch((2, report(2), None)))
     assert (reported.events, reported.malformed, reported.duplicates, reported.arrived) == (
         2,
@@ -77,7 +77,7 @@ def test_a_line_that_is_none_is_kept_with_its_reason(lake: Lake) -> None:
     assert kept == {"origin": "file:/zone/a", "error": "not JSON", "line": "{�"}
 
 
-def test_a_report_that_no_row_can_be_made_of_is_forwarded_and_kept_aside(lake: Lake) -> None:
+def test_a_report_without_a_valid_row_is_forwarded_and_kept_as_rejected(lake: Lake) -> None:
     staging = lake.stage("ingest", "s-1")
     bad = report(1, timestamp="yesterday")
     (out,) = partition_writer.make_writer(staging, lake.manifest(), True)(
@@ -92,7 +92,7 @@ def test_a_report_that_no_row_can_be_made_of_is_forwarded_and_kept_aside(lake: L
     assert "timestamp" in lake.folder.read("_rejected/ingest-s-1-00000.ndjson").decode()
 
 
-def test_what_the_lake_has_by_another_way_is_left_out(lake: Lake) -> None:
+def test_rows_that_the_lake_has_from_another_job_are_omitted(lake: Lake) -> None:
     written(lake, batch((1, report(1), None)), name="first-1")
     reported = written(lake, batch((1, report(1), None), (2, report(2), None)), name="other-1")
     assert reported.duplicates == 1 and lake.read("progress").num_rows == 2
@@ -111,7 +111,7 @@ def test_many_rows_are_written_piece_by_piece(lake: Lake, monkeypatch: pytest.Mo
     assert sorted(lake.read("progress")["batch_id"].to_pylist()) == list(range(1, 21))
 
 
-def test_an_empty_share_states_so(lake: Lake) -> None:
+def test_an_empty_partition_is_reported(lake: Lake) -> None:
     assert written(lake) == PartitionResult()
 
 
@@ -122,7 +122,7 @@ def test_text_on_a_share_come_back_as_they_were() -> None:
     assert reported.plus(reported) == PartitionResult((part, part), ("outbox", "outbox"), 6, 2, 4, 5.5)
 
 
-def test_lines_beyond_what_is_held_at_once_are_forwarded_and_put_aside_all_the_same(
+def test_lines_beyond_the_buffer_are_forwarded_and_kept_as_rejected_too(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partition_writer, "MAX_BUFFERED_BYTES", 1)

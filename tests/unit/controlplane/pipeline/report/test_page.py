@@ -82,7 +82,7 @@ def test_a_query_that_cannot_be_judged_is_not_called_perfect() -> None:
     assert [(item["query"], item["attainment"]) for item in reported["queries"]] == [("b", 0.9), ("a", None)]
 
 
-def test_growing_state_states_when_it_reaches_its_limit() -> None:
+def test_growing_state_has_the_time_it_reaches_its_limit() -> None:
     reported = made([day(n, state_rows_max=1000.0 + 100 * n) for n in range(20)], state_rows=3900.0)
     state = reported["queries"][0]["state_rows"]
     assert state["trend"]["direction"] == "up" and state["last"] == 2900
@@ -90,7 +90,7 @@ def test_growing_state_states_when_it_reaches_its_limit() -> None:
     assert "Reaches 3.9 k in 10 days" in render_html(reported)
 
 
-def test_state_before_a_new_checkpoint_states_nothing_of_what_comes() -> None:
+def test_state_before_a_new_checkpoint_predicts_nothing() -> None:
     old = [day(n, query_id="old", state_rows_max=1000.0 * n) for n in range(15)]
     reported = made(old + [day(15 + n, query_id="new", state_rows_max=10.0) for n in range(10)])
     assert reported["queries"][0]["query_id"] == "new"
@@ -140,7 +140,7 @@ def test_the_page_needs_nothing_of_the_network() -> None:
     assert page.count("<svg role") == 3
 
 
-def test_a_lake_without_rollups_states_what_to_do() -> None:
+def test_a_lake_without_rollups_is_an_error_that_names_the_command() -> None:
     empty = made([day(0)])
     frame = pd.DataFrame([day(0)]).iloc[:0].assign(bucket_at=pd.to_datetime([], utc=True))
     none = ReportTables(frame, pd.DataFrame(), runs([]), alerts([]), pd.DataFrame())

@@ -67,6 +67,6 @@ def test_state_is_that_of_the_newest_checkpoint_also_on_the_day_it_was_made() ->
         assert item["query_id"] == ids[1] and item["state_rows"]["last"] == 5.0
 
 
-def test_what_nobody_knows_is_null_and_worth_no_warning() -> None:
+def test_unknown_values_are_null_without_a_warning() -> None:
     (item,) = reported(day(0))["queries"]
     assert item["lag_seconds_p95"] is None and item["state_rows"] is None and item["headroom"] is None

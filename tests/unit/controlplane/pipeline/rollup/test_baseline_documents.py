@@ -55,6 +55,6 @@ def test_one_odd_name_does_not_keep_the_others_from_being_published(
     assert (item.app, item.query, other.query) == (app, query, "orders")
 
 
-def test_a_value_that_no_server_takes_is_left_out() -> None:
+def test_a_value_that_no_server_accepts_is_omitted() -> None:
     (item,) = published({"value": 1e39}, {"hour_of_week": 2})
     assert np.argwhere(~np.isnan(item.values)).tolist() == [[3, 2, 1]]

@@ -99,7 +99,7 @@ def test_a_single_day_without_rows_between_two_is_a_day_of_the_query_too() -> No
 
 
 @pytest.mark.parametrize("day", [date.min, date(1970, 1, 1), date.max], ids=str)
-def test_a_day_of_a_broken_clock_is_left_out_and_named(day: date) -> None:
+def test_a_day_from_a_broken_clock_is_excluded_and_named(day: date) -> None:
     days = RawDays.of(manifest(RAW, commit("import", "1", 1.0, part(day, "a"))))
     assert days.known(None, None) == days.known(date.min, date.max) == [MONDAY]
     assert days.beyond() == [day]

@@ -29,7 +29,7 @@ def test_an_error_of_spark_is_one_line_that_names_the_file(error: Exception) -> 
     assert len(printed.splitlines()) == 1
 
 
-def test_an_error_that_states_nothing_is_called_by_its_kind() -> None:
+def test_an_error_without_a_message_is_shown_by_its_type() -> None:
     assert error_line(ValueError()) == "ValueError"
 
 

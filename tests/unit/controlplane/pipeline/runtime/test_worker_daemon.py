@@ -18,7 +18,7 @@ def test_a_worker_settles_in_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert frozen == [1]
 
 
-def test_a_last_word_that_nobody_receives_is_no_failure_and_any_other_is(
+def test_only_the_last_response_may_be_lost_without_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def ends_with(error: Exception | None) -> None:
