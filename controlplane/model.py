@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from controlplane.driver_model import HostLoad, Outage
+
 
 class QueryStatus(StrEnum):
     """The status of a query, worst first (the order of the Fleet page)."""
 
     FAILED = "failed"
     LOST = "lost"
+    UNREACHABLE = "unreachable"
     STUCK = "stuck"
     LAGGING = "lagging"
     BACKING_OFF = "backing_off"
@@ -92,25 +95,7 @@ class Agent:
     high_seq: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class HostLoad:
-    """Load of an agent's host as of a heartbeat at `at`; sizes in bytes, limits and counts in CPUs.
-
-    `of_client`: the host is that of a Spark Connect client, not the driver's. The ratios are shares of time.
-    """
-
-    at: float
-    of_client: bool = False
-    load: float | None = None  # 1-minute average
-    cpus: float | None = None
-    cpu_limit: float | None = None
-    throttled_ratio: float | None = None
-    throttled_seconds: float | None = None
-    memory_total: float | None = None
-    memory_available: float | None = None
-    memory_pressure: float | None = None
+    outage: Outage | None = None
 
 
 @dataclass(frozen=True)
@@ -348,6 +333,7 @@ class QueryView:
     first_seen_at: float
     agent: Agent | None
     run: Run | None  # the newest run
+    ended_by: str | None = None  # the evidence of its end, see `controlplane.records.RunRow`
     facts: RunFacts = RunFacts()
     progress: tuple[ProgressSample, ...] = ()  # oldest first, of all runs, at most the window's length
     idle_at: float | None = None  # last idle event of the newest run

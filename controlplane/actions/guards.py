@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from controlplane.driver_model import Outage
 from controlplane.health.checkpoint_verdict import CHANGED, shows_end
 from controlplane.model import Action, Agent, CheckpointSummary, QueryView
+from listeners.protocol import wire
 from listeners.protocol.wire import rfc3339
 
 ALLOWED = {"none": (), "stop": ("stop",), "all": ("stop", "start", "restart")}
@@ -30,15 +32,17 @@ def check(
     open_action: Action | None,
     others: Sequence[Agent] = (),
     vanished: bool = False,
+    outage: Outage | None = None,
 ) -> ActionRefusal | None:
     """The first reason against the action, or None. `others`: further live agents that report this query.
 
+    `outage`: why Spark does not answer in the driver.
     `vanished`: the driver is alive and no longer lists the query, so it is not running although no end was reported.
     """
     return (
         _retired(view)
         or _other_action_open(open_action)
-        or _no_driver(view)
+        or no_driver(view, outage)
         or _two_drivers(view, others)
         or _forbidden(view.agent, action)
         or _wrong_state(view, action, vanished)
@@ -61,7 +65,8 @@ def _other_action_open(action: Action | None) -> ActionRefusal | None:
     return ActionRefusal("action_in_progress", reason)
 
 
-def _no_driver(view: QueryView) -> ActionRefusal | None:
+def no_driver(view: QueryView, outage: Outage | None) -> ActionRefusal | None:
+    """Why no action can reach Spark: the driver is unknown, has ended, or Spark does not answer in it."""
     agent = view.agent
     if agent is None and view.start_failed_at is not None:
         return ActionRefusal(
@@ -73,13 +78,31 @@ def _no_driver(view: QueryView) -> ActionRefusal | None:
             "no_driver", "No agent has reported this query. Run its application with the agent attached."
         )
     if agent.ended_at is None:
-        return None
+        return ActionRefusal("driver_unreachable", _unreachable(outage)) if outage is not None else None
     how = agent.end_reason or "exit"
     reason = (
         f"The driver has ended ({how}, {rfc3339(agent.ended_at)}). Start the application; "
         "a query cannot be started without its driver."
     )
     return ActionRefusal("no_driver", reason)
+
+
+def _unreachable(outage: Outage) -> str:
+    since = rfc3339(outage.since)
+    if outage.cause == wire.JVM_EXITED:
+        return (
+            f"The driver's JVM ended at {since}, only its Python process still runs. "
+            "End that process and start the application."
+        )
+    if outage.cause == wire.SERVER_AWAY:
+        return (
+            f"The Spark Connect server has accepted no connection since {since}. Start it again or restore the "
+            "network. If the session ended with the server, start the query in a new one."
+        )
+    return (
+        f"Spark has not answered since {since}, so the driver cannot carry out an action. "
+        "Check the load and the memory of its host, or restart the application."
+    )
 
 
 def _two_drivers(view: QueryView, others: Sequence[Agent]) -> ActionRefusal | None:

@@ -235,8 +235,10 @@ def _insert(
 ) -> Action:
     action = transitions.request(view, wanted, action_id, now)
     others = [agent for agent in query_rows.drivers_of(conn, view.query_id) if _is_other(agent, view, now)]
-    vanished = terminal_status.disappeared(context_at(view, now, DEFAULTS)) is not None
-    refusal = guards.check(view, wanted.action, rows.open_for_query(conn, view.query_id), others, vanished)
+    context = context_at(view, now, DEFAULTS)
+    vanished = terminal_status.disappeared(context) is not None
+    pending = rows.open_for_query(conn, view.query_id)
+    refusal = guards.check(view, wanted.action, pending, others, vanished, context.outage)
     if refusal is not None:
         action = transitions.refuse(action, refusal, now)
     elif doctor is not None and wanted.action in transitions.START_ACTIONS:

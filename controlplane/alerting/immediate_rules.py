@@ -13,7 +13,11 @@ from alerts.rules.model import Rule, RuleGroup, RuleKind
 from controlplane.model import QueryStatus
 
 STATUS = "spark_streaming_query_status"
-FAILURE = "spark_streaming_query_failure_info"
+#: Other metrics of a query that follow from its status, with the statuses that have them.
+DERIVED = {
+    "spark_streaming_query_failure_info": (QueryStatus.FAILED,),
+    "spark_streaming_query_driver_down": (QueryStatus.FAILED, QueryStatus.UNREACHABLE),
+}
 
 
 def is_immediate(group: RuleGroup) -> bool:
@@ -34,7 +38,9 @@ def watched_statuses(groups: Iterable[RuleGroup]) -> frozenset[QueryStatus]:
 def _status_selectors(rules: Iterable[Rule]) -> Iterator[Selector]:
     for rule in rules:
         if rule.kind is RuleKind.ALERT and not rule.for_:
-            yield from (selector for selector in selectors(rule.node) if _name(selector) in (STATUS, FAILURE))
+            yield from (
+                selector for selector in selectors(rule.node) if _name(selector) in (STATUS, *DERIVED)
+            )
 
 
 def _name(selector: Selector) -> str | None:
@@ -43,8 +49,9 @@ def _name(selector: Selector) -> str | None:
 
 
 def _statuses(selector: Selector) -> Iterator[QueryStatus]:
-    if _name(selector) == FAILURE:
-        yield QueryStatus.FAILED
+    derived = DERIVED.get(_name(selector) or "")
+    if derived is not None:
+        yield from derived
         return
     wanted = [m for m in selector.matchers if m.name == "status"]
     for status in QueryStatus:

@@ -141,7 +141,8 @@ class RecentBody(Body):
 class QueryBody(Body):
     """A query. `alerts`: firing alerts of it or its app that are not muted; `alert_severity`: the worst of them.
 
-    `vanished`: the driver is alive and no longer lists the query.
+    `vanished`: the driver is alive and no longer lists the query. `no_driver`: why no action can reach Spark, and
+    what to do instead; null where one can.
     """
 
     query_id: str
@@ -156,6 +157,7 @@ class QueryBody(Body):
     alerts: int
     alert_severity: str | None
     vanished: bool
+    no_driver: str | None
     agent: str | None
     spark_version: str | None
     ui_url: str | None
@@ -250,8 +252,16 @@ class HostBody(Body):
     overload: str | None
 
 
+class OutageBody(Body):
+    """Since when Spark does not answer; `cause`: `jvm_exited`, `server_away` or `no_answer`."""
+
+    since: str
+    cause: str
+    detail: str | None
+
+
 class AgentBody(Body):
-    """An agent. `dropped`: events that it dropped, by reason."""
+    """An agent. `dropped`: events that it dropped, by reason; `unreachable`: Spark does not answer it."""
 
     agent: str
     app: str
@@ -264,6 +274,7 @@ class AgentBody(Body):
     last_seen_at: str
     ended_at: Stamp
     end_reason: str | None
+    unreachable: OutageBody | None
     clock_offset_seconds: float
     dropped: dict[str, int]
     host: HostBody | None

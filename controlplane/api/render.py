@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from controlplane.actions import guards
 from controlplane.api.bodies import (
     ActionBody,
     AgentBody,
@@ -17,6 +18,7 @@ from controlplane.api.bodies import (
     FailureBody,
     GapBody,
     HostBody,
+    OutageBody,
     ProgressBody,
     QueryBody,
     RecentBody,
@@ -31,6 +33,7 @@ from controlplane.api.history_bodies import (
     PastRunBody,
     TimelineBody,
 )
+from controlplane.driver_model import HostLoad, Outage
 from controlplane.events.progress import items, number, whole
 from controlplane.health import failures, lag, terminal_status
 from controlplane.health.context import context_at
@@ -43,7 +46,6 @@ from controlplane.model import (
     Action,
     Agent,
     Failure,
-    HostLoad,
     ProgressSample,
     QueryView,
     Run,
@@ -107,7 +109,7 @@ def _failure(failure: Failure) -> FailureBody:
 def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now: float) -> QueryBody:
     """The row of a query in the fleet."""
     last = view.progress[-1] if view.progress else None
-    run, agent, facts = view.run, view.agent, view.facts
+    run, agent, facts, context = view.run, view.agent, view.facts, context_at(view, now, DEFAULTS)
     batch_id = last.batch_id if last else run.last_batch_id if run else None
     return QueryBody(
         query_id=view.query_id,
@@ -121,7 +123,8 @@ def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now
         labels=dict(view.labels),
         alerts=0,
         alert_severity=None,
-        vanished=terminal_status.disappeared(context_at(view, now, DEFAULTS)) is not None,
+        vanished=terminal_status.disappeared(context) is not None,
+        no_driver=refusal.reason if (refusal := guards.no_driver(view, context.outage)) else None,
         agent=agent.agent if agent else None,
         spark_version=agent.spark_version if agent else None,
         ui_url=agent.ui_url if agent else None,
@@ -203,6 +206,12 @@ def gap_bodies(query_id: str, gaps: Sequence[Gap]) -> list[GapBody]:
     ]
 
 
+def _outage_body(outage: Outage | None) -> OutageBody | None:
+    if outage is None:
+        return None
+    return OutageBody(since=rfc3339(outage.since), cause=outage.cause, detail=outage.detail)
+
+
 def agent_body(agent: Agent, host: HostLoad | None) -> AgentBody:
     return AgentBody(
         agent=agent.agent,
@@ -216,6 +225,7 @@ def agent_body(agent: Agent, host: HostLoad | None) -> AgentBody:
         last_seen_at=rfc3339(agent.last_seen_at),
         ended_at=stamp(agent.ended_at),
         end_reason=agent.end_reason,
+        unreachable=_outage_body(agent.outage),
         clock_offset_seconds=round(agent.clock_offset, 3),
         dropped=dict(agent.dropped),
         host=host_body(host) if host else None,

@@ -54,7 +54,7 @@ def figure(value: float | None) -> str:
 
 def read_rate(query: Mapping[str, Any]) -> float | None:
     """Input rate in rows per second; None for a query that does not run."""
-    ended = query.get("status") in ("failed", "stopped", "finished", "lost", "retired")
+    ended = query.get("status") in ("failed", "stopped", "finished", "lost", "unreachable", "retired")
     return None if ended else query.get("input_rows_per_second")
 
 

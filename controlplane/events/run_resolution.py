@@ -14,13 +14,17 @@ from dataclasses import replace
 from controlplane.events import gaps
 from controlplane.health.failures import explain
 from controlplane.health.thresholds import DEFAULTS
-from controlplane.model import ENDING_TRIGGERS, Run, RunEnd
-from controlplane.records import QueryNaming, QueryRow, RunRow, UnitOfWork
+from controlplane.model import ENDING_TRIGGERS, Agent, Run, RunEnd
+from controlplane.records import AgentRow, QueryNaming, QueryRow, RunRow, UnitOfWork
+from listeners.protocol import wire
 
 #: Limit of counters for one query; their labels come from agents.
 MAX_TOTALS = 300
 #: Ends that show only when a later run has begun: in the same driver, or in another driver that replaced it.
 INFERRED = ("superseded", "lost")
+#: How long before the end of a driver a signal to it may have ended a query: a pod's default grace period.
+SIGNAL_SECONDS = 30.0
+JVM_ENDED = "The driver's JVM has ended."
 
 
 def resolve_runs(unit: UnitOfWork, query_id: str, rows: list[RunRow], now: float) -> None:
@@ -80,15 +84,16 @@ def _put_end(unit: UnitOfWork, row: RunRow, ended_by: str | None) -> None:
     if ended_by == "app_ended":
         if agent.agent.ended_at is None:
             return  # the driver is active again; the recorded end stays
-        failed = agent.agent.end_reason == "exception"
-        text = agent.end_exception if failed else None
+        failed = agent.agent.end_reason in wire.FAILED_REASONS
+        text = _failure_of_driver(agent) if failed else None
         run = replace(run, ended_at=agent.agent.ended_at, failure_text=text, error_class=None)
         end = RunEnd.FAILED if failed else RunEnd.STOPPED
     elif ended_by in INFERRED:
         run, end = replace(run, ended_at=run.ended_at or row.last_event_at), RunEnd.LOST
     elif ended_by == "terminated":
         finished = RunEnd.FINISHED if row.facts.trigger in ENDING_TRIGGERS else RunEnd.STOPPED
-        end = finished if run.failure_text is None and run.error_class is None else RunEnd.FAILED
+        failed = run.failure_text is not None or run.error_class is not None
+        end = RunEnd.FAILED if failed and not _ended_by_signal(run, agent.agent) else finished
     else:
         return
     if (end, ended_by) != (row.run.end, row.ended_by) or run != row.run:
@@ -97,6 +102,22 @@ def _put_end(unit: UnitOfWork, row: RunRow, ended_by: str | None) -> None:
         if kind is not None and failure_kind(row) is None:
             unit.count(run.query_id, f"failures|{kind}")
         unit.put_run(ended)
+
+
+def _failure_of_driver(agent: AgentRow) -> str | None:
+    """The program's exception; not that of a program whose JVM had ended, which follows from it."""
+    return JVM_ENDED if agent.agent.end_reason == wire.JVM_EXITED else agent.end_exception
+
+
+def _ended_by_signal(run: Run, agent: Agent) -> bool:
+    """Whether a signal ended the driver right after the run.
+
+    Ctrl-C cancels the jobs of PySpark, and SIGTERM ends the JVM: queries then fail, although a person or a
+    scheduler ended them.
+    """
+    if agent.ended_at is None or run.ended_at is None or agent.end_reason not in wire.SIGNAL_REASONS:
+        return False
+    return agent.ended_at - run.ended_at <= SIGNAL_SECONDS
 
 
 def failure_kind(row: RunRow) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from controlplane.events import progress as progress_json
+from controlplane.events.outages import with_outage
 from controlplane.health.host import host_load
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import Action, Agent, CheckpointSummary, ProgressSample, QueryView, ShapeChange
@@ -83,7 +84,7 @@ class Window:
     def apply(self, changes: Changes) -> None:
         """Apply the changes of a commit."""
         with self._lock:
-            for agent in changes.agents:
+            for agent in map(with_outage, changes.agents):
                 self._agents[agent.agent.agent] = agent
                 self._stale |= self._queries_of.get(agent.agent.agent, set())
             for query in changes.queries:
@@ -297,6 +298,7 @@ class Window:
         change = self._changes.get(query.query_id)
         return replace(
             view,
+            ended_by=row.ended_by,
             facts=row.facts,
             idle_at=row.idle_at,
             status=row.status,

@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from controlplane.driver_model import Outage
 from controlplane.health import lag
 from controlplane.health.formatting import span
 from controlplane.health.thresholds import Thresholds
 from controlplane.model import ENDING_TRIGGERS, ProgressSample, QueryView, Run, StatusSample
+from listeners.protocol import wire
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,24 @@ class QueryContext:
         """Whether the load of the host is that of a recent heartbeat."""
         host = self.view.host
         return host is not None and self.now - host.at <= self.limits.silent_seconds
+
+    @property
+    def outage(self) -> Outage | None:
+        """Why Spark does not answer a driver that sends heartbeats; None if it answers, or may only be slow."""
+        agent = self.view.agent
+        outage = agent.outage if agent is not None and agent.ended_at is None else None
+        if outage is None or self.silent:
+            return None
+        slow = outage.cause == wire.NO_ANSWER and self.now - outage.since <= self.limits.no_answer_seconds
+        return None if slow else outage
+
+    @property
+    def ended_with_driver(self) -> bool:
+        """Whether the newest run has ended because its driver did, not by itself."""
+        agent = self.view.agent
+        if agent is None or agent.ended_at is None or self.run is None:
+            return False
+        return self.run.ended_at is None or self.view.ended_by == "app_ended"
 
     def ago(self, at: float) -> str:
         """`3 min 20 s ago`."""

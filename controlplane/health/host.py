@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from controlplane.driver_model import HostLoad
 from controlplane.health.formatting import number
-from controlplane.model import HostLoad
 
 #: Runnable threads per CPU from which tasks take several times as long. A load of twice the CPUs is common
 #: while Spark works.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from controlplane.health import lag, terminal_status
+from controlplane.health import driver_status, lag, terminal_status
 from controlplane.health.context import QueryContext, context_at
 from controlplane.health.formatting import number, rows, span
 from controlplane.health.host import overload_sentence
@@ -231,8 +231,10 @@ STEPS: tuple[Callable[[QueryContext], Verdict | None], ...] = (
     terminal_status.retired,
     terminal_status.restarting,
     terminal_status.start_failed,
+    driver_status.ended_with_driver,
     terminal_status.ended,
     terminal_status.lost_contact,
+    driver_status.unreachable,
     terminal_status.never_ran,
     terminal_status.disappeared,
     _continuous,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from controlplane.driver_model import HostLoad
 from controlplane.health.failures import explain
 from controlplane.health.host import overload_near
-from controlplane.model import Failure, HostLoad, Run, RunEnd, ShapeChange
+from controlplane.model import Failure, Run, RunEnd, ShapeChange
 
 MAX_CHANGE_CHARS = 300
 REVERT = "Revert the change, or start on a new checkpoint."

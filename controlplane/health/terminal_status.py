@@ -63,7 +63,7 @@ def start_failed(context: QueryContext) -> Verdict | None:
     at = _start_failed_at(context)
     if at is None:
         return None
-    reason = f"Failed to start {context.ago(at)}: {_cause(failure(context))}{_checkpoint(context)}"
+    reason = f"Failed to start {context.ago(at)}: {_cause(failure(context))}{checkpoint_note(context)}"
     return Verdict(QueryStatus.FAILED, reason)
 
 
@@ -100,7 +100,7 @@ def _end_reason(end: RunEnd, run: Run, context: QueryContext) -> str:
     when = context.ago(_ended_at(context))
     after = "" if run.last_batch_id is None else f" after batch {run.last_batch_id}"
     if end is RunEnd.FAILED:
-        return f"Failed {when}{after}: {_cause(failure(context))}{_checkpoint(context)}"
+        return f"Failed {when}{after}: {_cause(failure(context))}{checkpoint_note(context)}"
     if end is RunEnd.FINISHED:
         return f"Finished: processed all available data{_batches(run)}."
     if end is RunEnd.LOST:
@@ -132,8 +132,8 @@ def _cause(found: Failure) -> str:
     return f"{headline(found).rstrip('.')}. {found.advice.partition('. ')[0].rstrip('.')}."
 
 
-def _checkpoint(context: QueryContext) -> str:
-    """The error in the query's checkpoint, if it was inspected during this run or later."""
+def checkpoint_note(context: QueryContext) -> str:
+    """The error in the query's checkpoint as a sentence, if it was inspected during this run or later; else empty."""
     checkpoint, run = context.view.checkpoint, context.run
     if checkpoint is None or not checkpoint.predicted_failure:
         return ""

@@ -18,6 +18,9 @@ class Thresholds:
     #: that wait for it mention its silence.
     silent_seconds: float = 90.0
     unresponsive_seconds: float = 30.0
+    #: A request to Spark without an answer: a poll on an overloaded host may take a minute. A refused
+    #: connection and an exited JVM count at once.
+    no_answer_seconds: float = 120.0
     #: A slow driver reports the end of a query up to a minute after the query has left the list of active
     #: queries. It has disappeared when lists lack it for longer.
     vanished_seconds: float = 75.0

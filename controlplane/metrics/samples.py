@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeGuard
 
+from controlplane.driver_model import HostLoad
 from controlplane.health import lag
 from controlplane.health.context import QueryContext, context_at
+from controlplane.health.driver_status import DRIVER_GONE_KIND, driver_down
 from controlplane.health.host import host_load, overload
 from controlplane.health.terminal_status import failure
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import (
     Agent,
-    HostLoad,
     OperatorSample,
     ProgressSample,
     QueryStatus,
@@ -37,9 +38,18 @@ from listeners.protocol.catalogue import (
     distinct_labels,
     source_metric,
 )
+from listeners.protocol.wire import NO_ANSWER
 
 #: Statuses of a query that does not run although it should, and of one that is not expected to run.
-DOWN = frozenset({QueryStatus.FAILED, QueryStatus.LOST, QueryStatus.BACKING_OFF, QueryStatus.RESTARTING})
+DOWN = frozenset(
+    {
+        QueryStatus.FAILED,
+        QueryStatus.LOST,
+        QueryStatus.UNREACHABLE,
+        QueryStatus.BACKING_OFF,
+        QueryStatus.RESTARTING,
+    }
+)
 NOT_EXPECTED = frozenset({QueryStatus.STOPPED, QueryStatus.FINISHED, QueryStatus.RETIRED})
 #: Limit of custom metrics for one operator or source.
 MAX_CUSTOM_METRICS = 100
@@ -96,6 +106,8 @@ def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted
     yield from _lifecycle(view, verdict)
     if verdict.status is QueryStatus.FAILED:
         yield "query_failure_info", _failure(context_at(view, now, DEFAULTS)), 1
+    if verdict.status in (QueryStatus.FAILED, QueryStatus.UNREACHABLE):
+        yield from _driver_down(view, verdict, now)
     yield from _counters(totals)
     yield from _checkpoint(view)
     if verdict.status in DOWN | NOT_EXPECTED or (wanted is not None and wanted <= LIFECYCLE_METRICS):
@@ -125,7 +137,19 @@ def _info(view: QueryView, run_id: str) -> dict[str, str]:
     return {name: value for name, value in labels.items() if value}
 
 
+def _driver_down(view: QueryView, verdict: Verdict, now: float) -> Iterator[Fact]:
+    """The cause is unknown for a past time, of which only the status is recorded."""
+    unreachable = verdict.status is QueryStatus.UNREACHABLE
+    cause = driver_down(context_at(view, now, DEFAULTS)) or (NO_ANSWER if unreachable else None)
+    if cause is not None:
+        app_id = view.agent.app_id if view.agent else None
+        yield "query_driver_down", {"cause": cause, **({"spark_app_id": app_id} if app_id else {})}, 1
+
+
 def _failure(context: QueryContext) -> dict[str, str]:
+    """The failure of a driver is not that of its queries, although they carry its text."""
+    if context.ended_with_driver:
+        return {"error_class": DRIVER_GONE_KIND, "retry": "never"}
     found = failure(context)
     return {"error_class": found.kind, "retry": found.retry}
 
@@ -153,6 +177,7 @@ LIFECYCLE_METRICS = frozenset(
         "query_expected",
         "query_info",
         "query_failure_info",
+        "query_driver_down",
         "query_start_timestamp_seconds",
         "checkpoint_findings",
         "checkpoint_bytes",

@@ -16,8 +16,8 @@ from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
 from controlplane.records import NOTHING, AgentRow, Gap, QueryNaming, QueryRow, ReportedBatches, RunRow
 from controlplane.store.tables import agents, queries, runs
 
-#: An agent's labels have no column of their own; they are part of the column `info`.
-AGENT_FIELDS = tuple(f.name for f in fields(Agent) if f.name != "labels")
+#: Fields without a column: an agent's labels and its outage are part of the column `info`.
+AGENT_FIELDS = tuple(f.name for f in fields(Agent) if f.name not in ("labels", "outage"))
 QUERY_FIELDS = tuple(f.name for f in fields(QueryRow))
 RUN_COLUMNS = tuple(column for column in runs.c if column.name not in ("query_key", "agent_key"))
 

@@ -33,8 +33,9 @@ _OPEN_RUNS = select_runs().where(
     queries.c.query_id.in_(sa.bindparam("ids", expanding=True)),
     runs.c.ended_at.is_(None) | (runs.c.run_id == queries.c.newest_run),
 )
-_OPEN_RUNS_OF_AGENTS = select_runs().where(
-    agents.c.agent.in_(sa.bindparam("ids", expanding=True)), runs.c.ended_at.is_(None)
+_RUNS_OF_AGENTS = select_runs().where(
+    agents.c.agent.in_(sa.bindparam("ids", expanding=True)),
+    runs.c.ended_at.is_(None) | (runs.c.run_id == queries.c.newest_run),
 )
 _INSERTS = {table: sa.insert(table).returning(table.c.key) for table in (agents, queries, runs)}
 _UPDATES = {
@@ -76,8 +77,8 @@ def _newest_named(connection: Connection, names: Iterable[tuple[str, str | None]
 def _load_runs(
     connection: Connection, work: UnitOfWork, query_ids: set[str], run_ids: set[str], ending: set[str]
 ) -> None:
-    """Load the named runs, the newest and open runs of their queries, and the open runs of ending agents."""
-    wanted = ((_NAMED_RUNS, run_ids), (_OPEN_RUNS, query_ids), (_OPEN_RUNS_OF_AGENTS, ending))
+    """Load the named runs, and the newest and open runs of their queries and of ending agents."""
+    wanted = ((_NAMED_RUNS, run_ids), (_OPEN_RUNS, query_ids), (_RUNS_OF_AGENTS, ending))
     for statement, ids in wanted:
         for row in _found(connection, statement, ids):
             work.runs[row["run_id"]] = run_row(row)

@@ -194,6 +194,13 @@ LIFECYCLE = (
         "error_class",
     ),
     _gauge("query_start_timestamp_seconds", "started.timestamp", "Start time of the newest run."),
+    _derived(
+        "query_driver_down",
+        "heartbeat.unreachable, app_ended",
+        "1 if the query is down, or cannot be observed, because its driver or Spark Connect server is.",
+        "cause",
+        "spark_app_id",
+    ),
     _derived("query_expected", "", "1 unless the query was stopped, finished or retired."),
 )
 

@@ -17,7 +17,7 @@ from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, stamp
 
 ROW = set(
     "query_id app name status reason since run_id batch_id labels alerts agent spark_version ui_url trigger"
-    " alert_severity vanished trigger_interval_seconds last_progress_at last_event_at arrival_rows_per_second"
+    " alert_severity vanished no_driver trigger_interval_seconds last_progress_at last_event_at arrival_rows_per_second"
     " input_rows_per_second processed_rows_per_second"
     " batch_duration_seconds lag_rows lag_seconds state_rows state_bytes watermark starts actions_allowed restart"
     " action recent".split()
@@ -68,6 +68,37 @@ def test_a_query_is_shown_with_all_that_the_fleet_page_needs(
     assert [len(row["recent"][name]) for name in row["recent"]] == [5, 5, 5]
     assert row["status"] in set(QueryStatus)
     assert row["reason"]
+
+
+def test_a_dead_jvm_below_living_python_is_one_alert_and_every_action_names_the_remedy(
+    driver: SimulatedAgent, query: SimulatedQuery, admin: httpx.Client
+) -> None:
+    other = SimulatedQuery("clean")
+    driver.start(other)
+    dead = {"seconds": 3.0, "cause": "jvm_exited", "detail": "the driver's JVM has ended by signal 9"}
+    driver.send(("heartbeat", {"unreachable": dead, "sent_at": time.time()}))
+    rows = fleet(admin, app=driver.app)
+    assert {row["status"] for row in rows} == {"unreachable"}
+    assert {row["no_driver"] for row in rows} == {rows[0]["no_driver"]}
+    assert "End that process and start the application" in rows[0]["no_driver"]
+    answer = admin.post(f"/api/v1/queries/{query.query_id}/actions", json={"action": "restart"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "driver_unreachable")
+    (agent,) = [a for a in admin.get("/api/v1/agents").json()["agents"] if a["agent"] == driver.agent]
+    assert agent["unreachable"]["cause"] == "jvm_exited"
+    alerts = eventually(lambda: firing(admin, driver.app))
+    assert [(a["name"], a["value"]) for a in alerts] == [("DriverFailed", 2.0)]
+    driver.send(("app_ended", {"reason": "jvm_exited", "exception": "Py4JNetworkError: refused"}))
+    rows = fleet(admin, app=driver.app)
+    assert {row["status"] for row in rows} == {"failed"}
+    assert all("the driver's JVM ended, and its program with it" in row["reason"] for row in rows)
+    assert all("Start the application" in row["no_driver"] for row in rows)
+    assert "Connection" not in admin.get(f"/api/v1/queries/{query.query_id}").json()["failure"]["advice"]
+    assert [a["name"] for a in firing(admin, driver.app)] == ["DriverFailed"]
+
+
+def firing(admin: httpx.Client, app: str) -> list[dict[str, Any]]:
+    alerts = admin.get("/api/v1/alerts").json()["alerts"]
+    return [a for a in alerts if a["labels"].get("app") == app and a["state"] == "firing"]
 
 
 def test_the_detail_holds_sparks_own_json(

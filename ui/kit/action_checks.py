@@ -16,6 +16,8 @@ Json = Mapping[str, Any]
 
 ACTIONS = ("restart", "stop", "start")
 ENDED_STATUSES = ("failed", "stopped", "finished")
+#: Statuses whose figures are those of the last report, not of now.
+NOT_RUNNING = (*ENDED_STATUSES, "lost", "unreachable")
 MAX_ALERT_NAMES = 4
 
 
@@ -63,6 +65,8 @@ def _not_now(action: str, query: Json) -> str | None:
         return (
             f"Another action is under way: {under_way.get('action')}, requested by {under_way.get('actor')}."
         )
+    if reason := query.get("no_driver"):
+        return str(reason)
     ended = status in ENDED_STATUSES or bool(query.get("vanished"))
     if status == "lost" and not query.get("vanished"):
         return "The driver sends no heartbeats, so it cannot carry out an action."

@@ -19,7 +19,7 @@ from ui.kit.markup import one_line
 TREND_POINTS = 20  # a trend is 78 pixels wide; a table of 1 000 queries has 2 000 of them
 MAX_ALERT_COUNT = 20  # shown as a number; above it is "20+"
 
-_NOT_READING = (*action_checks.ENDED_STATUSES, "lost")  # their last input rate is not the current one
+_NOT_READING = action_checks.NOT_RUNNING  # their last input rate is not the current one
 
 
 def fleet(queries: Sequence[Json], now: float) -> pa.Table:

@@ -41,6 +41,7 @@ class BadgeStyle:
 STATUSES: dict[str, BadgeStyle] = {
     "failed": BadgeStyle("Failed", "red", ":material/error:"),
     "lost": BadgeStyle("Lost", "violet", ":material/link_off:"),
+    "unreachable": BadgeStyle("Unreachable", "violet", ":material/cloud_off:"),
     "stuck": BadgeStyle("Stuck", "orange", ":material/hourglass_disabled:"),
     "lagging": BadgeStyle("Lagging", "yellow", ":material/trending_up:"),
     "backing_off": BadgeStyle("Backing off", "orange", ":material/update:"),

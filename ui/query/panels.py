@@ -57,7 +57,7 @@ def tiles(query: Json) -> None:
 def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
     """The numbers at the head of the page as (label, value, note)."""
     # The numbers of such a query are those of its last batch.
-    ended = query.get("status") in (*action_checks.ENDED_STATUSES, "lost")
+    ended = query.get("status") in action_checks.NOT_RUNNING
     lag, seconds = query.get("lag_rows"), query.get("lag_seconds")
     arriving = query.get("arrival_rows_per_second")
     arrival = "arrival rate unknown" if arriving is None else f"arrival rate {units.rate(arriving)}"

@@ -29,6 +29,7 @@ from controlplane.api.deps import ControlPlaneDep, FleetCacheDep, QueryIdDep, st
 from controlplane.api.history_bodies import TimelineBody
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
+from controlplane.health.driver_status import START_APPLICATION
 from controlplane.health.host import overload_near
 from controlplane.history.model import ProgressRequest
 from controlplane.model import QueryStatus, QueryView
@@ -120,12 +121,15 @@ def _history(conn: Connection, query_id: str) -> dict[str, Any]:
 
 
 def _failure(view: QueryView) -> FailureBody | None:
-    """The failure of the newest run, or of a later start."""
+    """The failure of the newest run, or of a later start; of a driver's failure the advice is the driver's."""
     run = view.run
     if view.start_failed_at is not None and (run is None or view.start_failed_at >= run.started_at):
         overload = overload_near(view.overload, view.start_failed_at)
         return render.failure_body(view.start_failure, overload=overload)
-    return render.run_failure_body(run, view.change, view.overload) if run else None
+    failure = render.run_failure_body(run, view.change, view.overload) if run else None
+    if failure is None or view.ended_by != "app_ended":
+        return failure
+    return failure.model_copy(update={"retry": "never", "advice": START_APPLICATION})
 
 
 @router.get("/{query_id}/progress", summary="Progress, at most 2 000 points, from the store and the lake")

@@ -167,9 +167,12 @@ def refuse_running(query: KnownQuery, output: str | None = None) -> None:
             f"the query {query.name} is {query.status}: stop it first (controlplane stop {query.query_id})"
             + (hint if query.location and query.same_location is None and not query.is_copy else "")
         )
-    if query.status == "lost":
+    if query.status in ("lost", "unreachable"):
+        problem = (
+            "its agent is not connected" if query.status == "lost" else "Spark does not answer in its driver"
+        )
         click.echo(
-            f"the agent of {query.name} is not connected: make sure that its driver has ended", err=True
+            f"{query.name} is {query.status}, {problem}: make sure that the driver has ended", err=True
         )
 
 

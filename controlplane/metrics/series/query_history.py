@@ -92,6 +92,7 @@ class QueryHistory:
             view,
             agent=self._agent(row, t),
             run=_run_at(row, t) if row else None,
+            ended_by=row.ended_by if row and _has_ended(row, t) else None,
             facts=row.facts if row else view.facts,
             progress=tuple(self.reports[max(0, place - self.length) : place]),
             idle_at=self._rested_at(row, t),
@@ -113,7 +114,7 @@ class QueryHistory:
 
     def _agent(self, row: RunRow | None, t: float) -> Agent | None:
         agent = self.agents.get(row.run.agent) if row else None
-        return replace(agent, ended_at=_by(agent.ended_at, t)) if agent else None
+        return replace(agent, ended_at=_by(agent.ended_at, t), outage=None) if agent else None
 
     def _rested_at(self, row: RunRow | None, t: float) -> float | None:
         times = self.rests.get(row.run.key, ()) if row else ()

@@ -6,11 +6,11 @@ import math
 
 from hypothesis import strategies as st
 
+from controlplane.driver_model import HostLoad
 from controlplane.model import (
     Action,
     ActionState,
     Agent,
-    HostLoad,
     ProgressSample,
     QueryView,
     Run,

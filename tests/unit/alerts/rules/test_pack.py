@@ -24,6 +24,8 @@ TESTS = ROOT / "tests" / "data" / "rules" / "streaming.test.yaml"
 NAMES = {
     "AgentLost",
     "QuerySilentlyGone",
+    "DriverFailed",
+    "SparkUnreachable",
     "QueryFailed",
     "CheckpointTrouble",
     "CheckpointBroken",
@@ -92,6 +94,7 @@ def test_a_scale_without_meaning_is_refused(scale: float) -> None:
 def test_alerts_on_the_lifecycle_of_a_query_wait_for_nothing() -> None:
     at_once = {rule.name for rule in rules() if rule.for_ == 0}
     assert at_once == {
+        "DriverFailed",
         "QueryFailed",
         "CheckpointTrouble",
         "CheckpointBroken",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.actions.guards import check
+from controlplane.driver_model import Outage
 from controlplane.model import RunEnd
 from tests.unit.controlplane.actions.views import AGENT, NOW, requested, run, view
 
@@ -38,6 +39,22 @@ def test_a_guard_answers_with_one_code(action: str, changes: dict[str, Any], cod
     refusal = check(view(**changes), action, None)
     assert (refusal.code if refusal else None) == code
     assert refusal is None or refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("cause", "advice"),
+    [
+        ("jvm_exited", "End that process and start the application"),
+        ("server_away", "Start it again or restore the network"),
+        ("no_answer", "Check the load and the memory of its host"),
+    ],
+)
+@pytest.mark.parametrize("action", ["stop", "start", "restart"])
+def test_no_action_reaches_a_spark_that_does_not_answer(action: str, cause: str, advice: str) -> None:
+    refusal = check(view(), action, None, outage=Outage(cause, NOW - 30))
+    assert refusal is not None
+    assert refusal.code == "driver_unreachable"
+    assert advice in refusal.reason
 
 
 def test_a_query_that_vanished_from_a_living_driver_may_be_started_and_not_stopped() -> None:

@@ -30,6 +30,7 @@ def test_of_the_rules_that_ship_one_group_receives_at_once_and_of_running_and_id
         ("{alert: A, expr: 'spark_streaming_query_status{status=\"lost\"}'}", {"lost"}),
         ("{alert: A, expr: 'spark_streaming_query_status{status=~\"lost|stuck\"}'}", {"lost", "stuck"}),
         ("{alert: A, expr: spark_streaming_query_failure_info}", {"failed"}),
+        ("{alert: A, expr: spark_streaming_query_driver_down}", {"failed", "unreachable"}),
         ("{alert: A, for: 1m, expr: 'spark_streaming_query_status{status=\"lost\"}'}", set()),
         ('{record: "a:b", expr: \'spark_streaming_query_status{status="lost"}\'}', set()),
         ("{alert: A, expr: spark_streaming_state_rows > 1}", set()),

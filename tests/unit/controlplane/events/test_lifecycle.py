@@ -100,6 +100,33 @@ def test_the_end_that_spark_reports_outranks_the_end_of_the_program() -> None:
         assert ledger.queries["q"].totals["failures|unknown"] == 1
 
 
+def test_end_of_the_jvm_is_the_failure_and_not_the_exception_that_follows_from_it() -> None:
+    driver = Driver()
+    refused = "py4j.protocol.Py4JNetworkError: [Errno 111] Connection refused"
+    ledger = reported(
+        driver.started("q", "r"), driver.line("app_ended", {"reason": "jvm_exited", "exception": refused})
+    )
+    assert end_of(ledger, "r") == (RunEnd.FAILED, BEGIN + 2)
+    assert ledger.runs["r"].run.failure_text == "The driver's JVM has ended."
+    assert ledger.queries["q"].totals["failures|driver-gone"] == 1
+
+
+@pytest.mark.parametrize("reason", ["sigterm", "sigint", "jvm_shutdown"])
+def test_query_that_a_signal_to_the_driver_failed_was_stopped(reason: str) -> None:
+    driver = Driver()
+    cancelled = driver.started("q", "r"), driver.terminated("q", "r", exception="Job 3 cancelled")
+    ledger = reported(*cancelled)
+    tell(ledger, driver.line("app_ended", {"reason": reason, "exception": None}))
+    assert end_of(ledger, "r") == (RunEnd.STOPPED, BEGIN + 2)
+
+
+def test_query_that_failed_long_before_the_signal_stays_failed() -> None:
+    driver = Driver()
+    ledger = reported(driver.started("q", "r"), driver.terminated("q", "r", exception="boom"))
+    tell(ledger, driver.line("app_ended", {"reason": "sigterm", "exception": None}, at=BEGIN + 600))
+    assert end_of(ledger, "r")[0] == RunEnd.FAILED
+
+
 def test_a_failure_that_was_counted_stays_counted_when_its_end_is_taken_back() -> None:
     """A counter that falls looks like a restart of it to PromQL, and counts everything again."""
     driver = Driver()

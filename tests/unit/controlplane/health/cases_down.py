@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controlplane.driver_model import Outage
 from controlplane.model import ActionState, QueryStatus, RunEnd, RunFacts
 from tests.unit.controlplane.situations import (
     NOW,
@@ -88,7 +89,106 @@ CASES = [
         "a driver that died of an exception",
         view(agent=agent(ended_at=NOW - 20, end_reason="exception")),
         QueryStatus.FAILED,
-        "Failed 20 s ago: the driver reported no exception.",
+        "Failed 20 s ago: the driver ended with an exception. Start the application; a query cannot be",
+    ),
+    Case(
+        "a query whose driver ended with an exception that is named",
+        view(
+            agent=agent(ended_at=NOW - 20, end_reason="exception"),
+            run=ended(RunEnd.FAILED, 20, failure_text="KeyError: 5"),
+            ended_by="app_ended",
+        ),
+        QueryStatus.FAILED,
+        "Failed 20 s ago after batch 42: the driver ended with an exception (KeyError: 5). Start the application",
+    ),
+    Case(
+        "a query whose driver lost its JVM",
+        view(
+            agent=agent(ended_at=NOW - 20, end_reason="jvm_exited"),
+            run=ended(RunEnd.FAILED, 20, failure_text="The driver's JVM has ended."),
+            ended_by="app_ended",
+        ),
+        QueryStatus.FAILED,
+        "after batch 42: the driver's JVM ended, and its program with it. Start the application; a query cannot",
+    ),
+    Case(
+        "a query that failed by itself before its driver ended",
+        view(
+            agent=agent(ended_at=NOW - 20, end_reason="exception"),
+            run=ended(RunEnd.FAILED, 21, failure_text=STATE_LOST),
+            ended_by="terminated",
+        ),
+        QueryStatus.FAILED,
+        "CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS",
+    ),
+    Case(
+        "a driver that SIGTERM ended",
+        view(
+            agent=agent(ended_at=NOW - 20, end_reason="sigterm"),
+            run=ended(RunEnd.STOPPED, 20),
+            ended_by="app_ended",
+        ),
+        QueryStatus.STOPPED,
+        "Stopped 20 s ago after batch 42: the driver was ended by SIGTERM.",
+    ),
+    # Heartbeats come, and Spark does not answer.
+    Case(
+        "a dead JVM below a living Python process",
+        view(agent=agent(outage=Outage("jvm_exited", NOW - 12))),
+        QueryStatus.UNREACHABLE,
+        "Unreachable: the driver's JVM ended 12 s ago, only its Python process still runs. Start the application",
+    ),
+    Case(
+        "a Spark Connect server that is away",
+        view(agent=agent(outage=Outage("server_away", NOW - 12))),
+        QueryStatus.UNREACHABLE,
+        "Unreachable: the Spark Connect server has accepted no connection for 12 s.",
+    ),
+    Case(
+        "a poll that waits for a minute on a busy host",
+        view(agent=agent(outage=Outage("no_answer", NOW - 100))),
+        QueryStatus.RUNNING,
+        "Keeping up",
+    ),
+    Case(
+        "Spark that does not answer for longer than any poll",
+        view(agent=agent(outage=Outage("no_answer", NOW - 150))),
+        QueryStatus.UNREACHABLE,
+        "Unreachable: Spark has not answered for 2 min 30 s, although the driver sends heartbeats.",
+    ),
+    Case(
+        "an unreachable driver that is silent by now",
+        view(
+            agent=agent(last_seen_at=NOW - 100, outage=Outage("server_away", NOW - 120)),
+            polls=(),
+            status=None,
+            progress=(),
+        ),
+        QueryStatus.LOST,
+        "Lost: no heartbeat from the driver for",
+    ),
+    Case(
+        "a stopped query of an unreachable driver",
+        view(
+            agent=agent(outage=Outage("jvm_exited", NOW - 12)),
+            run=ended(RunEnd.STOPPED),
+            ended_by="terminated",
+        ),
+        QueryStatus.STOPPED,
+        "Stopped 1 min 40 s ago after batch 42.",
+    ),
+    Case(
+        "a query whose Spark Connect server was started again",
+        view(
+            run=ended(
+                RunEnd.FAILED,
+                20,
+                failure_text="the Spark Connect session is gone: [INVALID_HANDLE.SESSION_CHANGED] x",
+            ),
+            ended_by="terminated",
+        ),
+        QueryStatus.FAILED,
+        "Start the query in a new session",
     ),
     Case(
         "a restart under way after the stop",

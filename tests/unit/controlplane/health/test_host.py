@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from controlplane.driver_model import HostLoad
 from controlplane.health.context import context_at
 from controlplane.health.failures import explain
 from controlplane.health.host import host_load, overload, overload_near, overload_sentence
 from controlplane.health.judge import judge
 from controlplane.health.terminal_status import failure
 from controlplane.health.thresholds import DEFAULTS
-from controlplane.model import HostLoad, QueryStatus, RunEnd
+from controlplane.model import QueryStatus, RunEnd
 from tests.unit.controlplane.situations import NOW, agent, batches, ended, long_batch, view
 
 BUSY = HostLoad(at=NOW - 3, load=40.2, cpus=2)

@@ -14,11 +14,20 @@ from hypothesis import given, settings
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
+from controlplane.driver_model import Outage
 from controlplane.events import progress
 from controlplane.health.judge import judge
 from controlplane.metrics.exposition import render
 from controlplane.metrics.series.scrape import ServerMetrics
-from controlplane.model import Agent, CheckpointSummary, OperatorSample, QueryView, RunEnd, RunFacts, Verdict
+from controlplane.model import (
+    Agent,
+    CheckpointSummary,
+    OperatorSample,
+    QueryView,
+    RunEnd,
+    RunFacts,
+    Verdict,
+)
 from tests.paths import DATA
 from tests.unit.controlplane.situations import (
     NOW,
@@ -54,6 +63,47 @@ def scrape(*views: QueryView, **more: Any) -> Series:
             assert key not in found, f"{key} is told twice"
             found[key] = item.value
     return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"agent": agent(app_id="local-1", outage=Outage("server_away", NOW - 20))}, "server_away"),
+        ({"agent": agent(app_id="local-1", ended_at=NOW - 20, end_reason="exception")}, "exception"),
+        ({"agent": agent(app_id="local-1", ended_at=NOW - 20, end_reason="jvm_exited")}, "jvm_exited"),
+        ({"agent": agent(app_id="local-1", ended_at=NOW - 20, end_reason="sigterm")}, None),
+        ({"agent": agent(app_id="local-1", outage=Outage("no_answer", NOW - 20))}, None),
+        (
+            {
+                "agent": agent(app_id="local-1"),
+                "run": run(
+                    ended_at=NOW - 5, end=RunEnd.FAILED, failure_text="the Spark Connect session is gone: x"
+                ),
+                "ended_by": "terminated",
+            },
+            "session_gone",
+        ),
+        (
+            {"run": run(ended_at=NOW - 5, end=RunEnd.FAILED, failure_text="boom"), "ended_by": "terminated"},
+            None,
+        ),
+    ],
+)
+def test_query_that_is_down_with_its_driver_has_the_cause(changes: dict[str, Any], cause: str | None) -> None:
+    found = scrape(view(**changes))
+    name = "spark_streaming_query_driver_down"
+    causes = [dict(labels)["cause"] for series, labels in found if series == name]
+    assert causes == ([cause] if cause else [])
+    if cause:
+        assert value(found, name, spark_app_id="local-1") == 1
+        assert value(found, "spark_streaming_query_up", query_id="q1") == 0
+
+
+def test_failure_of_a_driver_is_no_checkpoint_trouble_of_its_other_queries() -> None:
+    failed = run(ended_at=NOW - 5, end=RunEnd.FAILED, failure_text=STATE_LOST)
+    driver = agent(ended_at=NOW - 5, end_reason="exception")
+    found = scrape(view(run=failed, agent=driver, ended_by="app_ended"))
+    assert value(found, "spark_streaming_query_failure_info", error_class="driver-gone", retry="never") == 1
 
 
 def value(series: Series, name: str, **labels: str) -> float | None:

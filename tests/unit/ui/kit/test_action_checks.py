@@ -19,6 +19,8 @@ from ui.kit.action_checks import QueryActivity, consequences
         ("stop", {"status": "stopped"}, "operator", "is not running"),
         ("restart", {"status": "failed"}, "operator", None),
         ("restart", {"status": "lost"}, "operator", "no heartbeats"),
+        ("start", {"status": "failed", "no_driver": "Start the application."}, "operator", "application"),
+        ("stop", {"status": "unreachable", "no_driver": "Spark is away."}, "operator", "Spark is away"),
         ("start", {"status": "retired"}, "operator", "retired"),
         ("stop", {"actions_allowed": "none"}, "operator", "forbids all"),
         ("stop", {"actions_allowed": "stop"}, "operator", None),

@@ -1,0 +1,92 @@
+"""Verdicts that follow from the driver of a query: it has ended, or Spark no longer answers in it.
+
+The end of a driver explains what its queries and its program report afterwards, so it comes before the text of
+an exception. Used by `controlplane.health.judge`, the metrics and the guards of actions.
+"""
+
+from __future__ import annotations
+
+from controlplane.driver_model import Outage
+from controlplane.health import terminal_status
+from controlplane.health.context import QueryContext
+from controlplane.health.failures import explain, headline
+from controlplane.health.formatting import span
+from controlplane.model import QueryStatus, RunEnd, Verdict
+from listeners.protocol import wire
+
+EXCEPTION = "exception"
+SESSION_GONE = "session_gone"
+#: The kind of the failure of a query that ended with its driver.
+DRIVER_GONE_KIND = "driver-gone"
+#: The kind of a failure whose cause is the end of the Spark Connect session, see `failures.toml`.
+SESSION_GONE_KIND = "connect-session-gone"
+START_APPLICATION = "Start the application; a query cannot be started without its driver."
+_ORDERLY = {
+    wire.SIGTERM: "by SIGTERM",
+    wire.SIGINT: "by Ctrl-C",
+    wire.JVM_SHUTDOWN: "by a shutdown of its JVM",
+}
+
+
+def ended_with_driver(context: QueryContext) -> Verdict | None:
+    """The driver ended, and the query with it."""
+    agent, run = context.view.agent, context.run
+    if agent is None or run is None or not context.ended_with_driver:
+        return None
+    after = "" if run.last_batch_id is None else f" after batch {run.last_batch_id}"
+    when = f"{context.ago(agent.ended_at or context.now)}{after}"
+    if agent.end_reason in wire.FAILED_REASONS:
+        reason = f"Failed {when}: {_failure_of_driver(context)}. {START_APPLICATION}"
+        return Verdict(QueryStatus.FAILED, reason + terminal_status.checkpoint_note(context))
+    how = _ORDERLY.get(agent.end_reason or "")
+    return Verdict(
+        QueryStatus.STOPPED, f"Stopped {when}" + (f": the driver was ended {how}." if how else ".")
+    )
+
+
+def _failure_of_driver(context: QueryContext) -> str:
+    agent, run = context.view.agent, context.run
+    if agent is not None and agent.end_reason == wire.JVM_EXITED:
+        return "the driver's JVM ended, and its program with it"
+    text = run.failure_text if run is not None else None
+    cause = f" ({headline(explain(text))})" if text else ""
+    return f"the driver ended with an exception{cause}"
+
+
+def unreachable(context: QueryContext) -> Verdict | None:
+    """The driver sends heartbeats, and Spark does not answer in it."""
+    outage = context.outage
+    if outage is None or context.run is None:
+        return None
+    return Verdict(
+        QueryStatus.UNREACHABLE, f"Unreachable: {_finding(outage, span(context.now - outage.since))}"
+    )
+
+
+def _finding(outage: Outage, age: str) -> str:
+    if outage.cause == wire.JVM_EXITED:
+        return f"the driver's JVM ended {age} ago, only its Python process still runs. Start the application again."
+    if outage.cause == wire.SERVER_AWAY:
+        return (
+            f"the Spark Connect server has accepted no connection for {age}. "
+            "The query runs on if the server does, and is gone if it has ended."
+        )
+    return f"Spark has not answered for {age}, although the driver sends heartbeats."
+
+
+def driver_down(context: QueryContext) -> str | None:
+    """Why the query is down together with its driver; None if it is not, or for a reason of its own.
+
+    One of `wire.OUTAGE_CAUSES`, `exception`, or `session_gone` (a Spark Connect server ended the session).
+    """
+    if context.outage is not None:
+        return context.outage.cause
+    agent, run = context.view.agent, context.run
+    if run is None or terminal_status.start_failed(context) is not None:
+        return None
+    if context.ended_with_driver:
+        reason = agent.end_reason if agent is not None else None
+        return reason if reason in wire.FAILED_REASONS else None
+    failed = run.end is RunEnd.FAILED and not context.active
+    gone = failed and explain(run.failure_text or "", run.error_class).kind == SESSION_GONE_KIND
+    return SESSION_GONE if gone else None
