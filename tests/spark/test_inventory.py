@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +16,7 @@ from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.inventory.model import from_json
 from controlplane.shapes.report import comparison_document
 from listeners import attach
+from listeners.checkpoints import timetable
 from listeners.queries.preflight import QueryNotStarted
 from listeners.spark.planned import Planned, planned_shape
 from listeners.spark.shape import shape_of
@@ -67,6 +69,20 @@ def test_an_inventory_is_taken_at_once_after_a_failure_and_shows_its_cause(
     (document,) = recorder.wait_for(lambda: recorder.of_type("inventory", why="failed"))
     assert document["runId"] == broken.runId
     assert analyze(from_json(document["inventory"])).verdict == "broken"
+
+
+def test_logs_of_a_running_query_are_read_again_after_a_batch(
+    attached: Any, recorder: RecordingServer, rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timetable, "LOGS_SECONDS", 0.0)
+    query = writer(rows, tmp_path).format("noop").start()
+    query.processAllAvailable()
+    recorder.wait_for(lambda: recorder.of_type("inventory", why="started"))
+    (tmp_path / "in put/more.json").write_text('{"k":"z","v":3,"ts":"2026-01-01T00:01:00Z"}')
+    query.processAllAvailable()
+    (read, *_) = recorder.wait_for(lambda: recorder.of_type("checkpoint_logs", committed=1))
+    assert (read["id"], read["runId"], read["planned"]) == (query.id, query.runId, 1)
+    assert 0 < read["seconds"] < 5
 
 
 def test_a_temporary_checkpoint_is_refused_with_the_reason(
@@ -138,9 +154,9 @@ def test_in_block_mode_a_start_that_its_checkpoint_does_not_allow_is_prevented(
     query = counted.start()
     oracle.old = json.loads(json.dumps(shape_of(query)))
     query.stop()
+    counted.start().stop()  # as it was: nothing to object to
     assert (oracle.asked[0]["app"], oracle.asked[0]["name"]) == ("tests", "looked-at")
     assert oracle.asked[0]["checkpoint"] == str(tmp_path / "check point")
-    counted.start().stop()  # as it was: nothing to object to
     changed = writer(rows.groupBy("v").count(), tmp_path).outputMode("complete").format("noop")
     with pytest.raises(QueryNotStarted, match=r"'looked-at' was not started.*run 5e6f") as refused:
         changed.start()
@@ -148,9 +164,34 @@ def test_in_block_mode_a_start_that_its_checkpoint_does_not_allow_is_prevented(
     assert [q.name for q in spark.streams.active] == []
 
 
+def test_in_block_mode_the_checkpoint_s_own_query_is_compared_and_a_new_one_is_not(
+    oracle: Oracle, rows: Any, tmp_path: Path
+) -> None:
+    counted = writer(rows.groupBy("k").count(), tmp_path).outputMode("complete").format("noop")
+    query = counted.start()
+    query.processAllAvailable()
+    oracle.old = json.loads(json.dumps(shape_of(query)))
+    query.stop()
+    assert oracle.asked == [], "the first start continues nothing"
+    counted.start().stop()
+    assert [asked["query_id"] for asked in oracle.asked] == [query.id]
+    changed = writer(rows.groupBy("v").count(), tmp_path).outputMode("complete").format("noop")
+    for _ in range(2):
+        with pytest.raises(QueryNotStarted):
+            changed.start()
+    shutil.rmtree(tmp_path / "check point")
+    anew = changed.start()
+    anew.processAllAvailable()
+    assert anew.exception() is None and len(oracle.asked) == 3
+    anew.stop()
+
+
 def test_in_block_mode_a_server_that_does_not_answer_prevents_nothing(
     oracle: Oracle, rows: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    query = writer(rows, tmp_path).format("noop").start()
+    query.processAllAvailable()
+    query.stop()
     oracle.close()
     writer(rows, tmp_path).format("noop").start().stop()
     assert [r for r in caplog.records if "preflight" in r.message and "the query starts" in r.message]
