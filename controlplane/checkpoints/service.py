@@ -20,6 +20,7 @@ from sqlalchemy.engine import Connection
 from controlplane.actions.outbox import Outbox
 from controlplane.checkpoints import known_history
 from controlplane.checkpoints.coalescing_queue import CoalescingQueue
+from controlplane.checkpoints.inspections import Inspections
 from controlplane.checkpoints.inventory import roots
 from controlplane.checkpoints.inventory.collector import CannotOpen, collect
 from controlplane.checkpoints.inventory.model import Inventory, NotAnInventory, to_json
@@ -39,7 +40,6 @@ from controlplane.checkpoints.inventory_requests import (
 )
 from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
 from controlplane.checkpoints.report import build_report, checkpoint_seen, unreadable_report
-from controlplane.checkpoints.server_inspections import ServerInspections
 from controlplane.errors import Conflict, Forbidden, NotFound
 from controlplane.events.progress import mapping
 from controlplane.events.window import Window
@@ -87,7 +87,7 @@ class CheckpointService:
         self._shape_queue = CoalescingQueue("shape-comparison", MAX_SHAPES, MAX_WEIGHT)
         self._collection_queue = CoalescingQueue("checkpoint-collector", MAX_COLLECTIONS, MAX_WEIGHT)
         self._requests = InventoryRequests(self._request_ended)
-        self._inspections = ServerInspections()
+        self._inspections = Inspections()
         self.listeners: list[Callable[[str], None]] = []
         #: Seconds that the last analysis took; None before the first.
         self.judge_seconds: float | None = None
@@ -363,11 +363,12 @@ class CheckpointService:
             listener(request.query_id)
 
     def tick(self) -> None:
-        """End the requests that timed out, and read outdated checkpoints that no agent can read."""
+        """End the requests that timed out, and request inventories of outdated checkpoints."""
         now = self._clock()
         self._requests.tick(now)
-        for view in self._inspections.due(self._window.fleet, now) if self._allowed else ():
-            self._collects(view)
+        for view in self._inspections.due(self._window.fleet, now):
+            with suppress(Conflict):
+                self.request(view)
 
 
 def _command(request: InventoryRequest, state: ActionState) -> Action:

@@ -1,4 +1,4 @@
-"""Which checkpoints the server reads itself, and how often."""
+"""Which checkpoints the server has inspected without being asked, and how often."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.checkpoints.server_inspections import (
+from controlplane.checkpoints.inspections import (
     AGENT_SECONDS,
     INSPECTION_SECONDS,
     MAX_INSPECTIONS,
     PASS_SECONDS,
-    ServerInspections,
+    Inspections,
     is_wanted,
 )
 from controlplane.model import CheckpointSummary, RunFacts
@@ -33,10 +33,11 @@ NEW = replace(OLD, taken_at=NOW, last_committed_batch=2)
         ({"agent": SILENT, "checkpoint": OLD}, True),
         ({"agent": GONE, "checkpoint": None}, True),
         ({"agent": GONE, "checkpoint": NEW}, False),
-        ({"checkpoint": OLD}, False),
+        ({"checkpoint": replace(OLD, taken_at=NOW - 60)}, False),
+        ({"checkpoint": OLD}, True),
         ({"checkpoint": None}, True),
         ({"checkpoint": None, "run": run(started_at=NOW - AGENT_SECONDS + 1)}, False),
-        ({"checkpoint": replace(OLD, collector="server, fsspec file")}, True),
+        ({"checkpoint": OLD, "run": run(started_at=NOW - 10)}, False),
         ({"agent": GONE, "checkpoint": OLD, "retired_at": NOW - 1}, False),
         ({"agent": GONE, "facts": RunFacts()}, False),
         ({"agent": GONE, "facts": replace(FACTS, checkpoint_is_temporary=True)}, False),
@@ -47,22 +48,23 @@ NEW = replace(OLD, taken_at=NOW, last_committed_batch=2)
         "outdated, its driver is silent",
         "unknown, its driver has ended",
         "current",
-        "its agent sends inventories",
-        "its agent never sent one, as a Connect client",
+        "outdated for a moment",
+        "outdated for long, as after a crash loop",
+        "its agent never sent an inventory, as a Connect client",
         "its agent may still send one",
-        "the server has read it before",
+        "its agent may still send one of the new run",
         "retired",
         "its place is not known",
         "temporary",
     ],
 )
-def test_server_reads_outdated_checkpoints_that_no_agent_reads(changes, wanted):
+def test_outdated_checkpoints_without_an_inventory_are_inspected(changes, wanted):
     assert is_wanted(view(**{"facts": FACTS, "progress": NEWEST, **changes}), NOW) is wanted
 
 
-def test_few_are_read_at_a_time_and_each_of_them_seldom():
+def test_few_are_inspected_at_a_time_and_each_of_them_seldom():
     views = [view(query_id=f"q{n}", agent=GONE, facts=FACTS, progress=NEWEST) for n in range(3)]
-    inspections, seen = ServerInspections(), []
+    inspections, seen = Inspections(), []
     for step in range(int(INSPECTION_SECONDS / PASS_SECONDS)):
         due = inspections.due(lambda: views, NOW + step * PASS_SECONDS)
         assert len(due) <= MAX_INSPECTIONS
