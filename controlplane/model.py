@@ -162,8 +162,11 @@ class SourceSample:
         return source_name(self.description)
 
     @property
-    def lag_rows(self) -> float | None:
-        """Latest offset minus end offset, in rows; None where the source reports no latest offset."""
+    def lag_offsets(self) -> float | None:
+        """Latest offset minus end offset, in the source's own unit; None where it reports no latest offset.
+
+        `controlplane.health.offset_units` decides whether that is a number of rows.
+        """
         if not self.latest or self.end is None:
             return None
         return sum(max(0.0, offset - self.end.get(part, 0.0)) for part, offset in self.latest.items())
@@ -205,9 +208,9 @@ class ProgressSample:
     event_time: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def lag_rows(self) -> float | None:
+    def lag_offsets(self) -> float | None:
         """Sum over the sources that report a latest offset; None if none does."""
-        known = [lag for source in self.sources if (lag := source.lag_rows) is not None]
+        known = [lag for source in self.sources if (lag := source.lag_offsets) is not None]
         return sum(known) if known else None
 
     @property

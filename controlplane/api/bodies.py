@@ -142,7 +142,9 @@ class QueryBody(Body):
     """A query. `alerts`: firing alerts of it or its app that are not muted; `alert_severity`: the worst of them.
 
     `vanished`: the driver is alive and no longer lists the query. `no_driver`: why no action can reach Spark, and
-    what to do instead; null where one can.
+    what to do instead; null where one can. `lag_rows` is null where offsets do not count rows; `lag_offsets` is in the
+    sources' own units, `lag_batches` the same in batches of the recent size; `lag_unknown`: why there is no lag, or
+    none in rows.
     """
 
     query_id: str
@@ -170,6 +172,9 @@ class QueryBody(Body):
     processed_rows_per_second: Number
     batch_duration_seconds: Number
     lag_rows: Number
+    lag_offsets: Number
+    lag_batches: Number
+    lag_unknown: str | None
     lag_seconds: Number
     state_rows: Whole
     state_bytes: Whole
@@ -217,6 +222,7 @@ class SourceBody(Body):
     end_offset: Any
     latest_offset: Any
     lag_rows: Number
+    lag_offsets: Number
     input_rows: Whole
     input_rows_per_second: Number
     processed_rows_per_second: Number
@@ -234,22 +240,6 @@ class FactsBody(Body):
     sink: str | None
     restart: str | None
     restart_reason: str | None
-
-
-class HostBody(Body):
-    """Load of an agent's host in its last heartbeat; see `controlplane.model.HostLoad`. `overload`: why it is one."""
-
-    at: str
-    of_client: bool
-    load: Number
-    cpus: Number
-    cpu_limit: Number
-    throttled_ratio: Number
-    throttled_seconds: Number
-    memory_total: Number
-    memory_available: Number
-    memory_pressure: Number
-    overload: str | None
 
 
 class OutageBody(Body):
@@ -277,7 +267,7 @@ class AgentBody(Body):
     unreachable: OutageBody | None
     clock_offset_seconds: float
     dropped: dict[str, int]
-    host: HostBody | None
+    host: dict[str, Any] | None
 
 
 class AgentsBody(Body):
@@ -307,7 +297,10 @@ class GapBody(Body):
 
 
 class QueryDetailBody(QueryBody):
-    """A query with its runs, sources, status changes, actions and newest progress report."""
+    """A query with its runs, sources, status changes, actions and newest progress report.
+
+    `notes`: sentences on what its figures hide.
+    """
 
     runs: list[RunBody]
     sources: list[SourceBody]
@@ -321,6 +314,7 @@ class QueryDetailBody(QueryBody):
     latest_progress: dict[str, Any] | None
     superseded_by: str | None
     gaps: list[GapBody]
+    notes: list[str]
 
 
 class ProgressBody(Body):

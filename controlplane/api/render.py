@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import repeat
 from typing import Any
 
 from controlplane.actions import guards
@@ -17,7 +18,6 @@ from controlplane.api.bodies import (
     EventBody,
     FailureBody,
     GapBody,
-    HostBody,
     OutageBody,
     ProgressBody,
     QueryBody,
@@ -35,9 +35,10 @@ from controlplane.api.history_bodies import (
 )
 from controlplane.driver_model import HostLoad, Outage
 from controlplane.events.progress import items, number, whole
-from controlplane.health import failures, lag, terminal_status
+from controlplane.health import failures, judge, lag, terminal_status
 from controlplane.health.context import context_at
 from controlplane.health.host import overload
+from controlplane.health.offset_units import lag_rows, row_sources
 from controlplane.health.run_failure import failure_of_run
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.history.model import PastRun, ProgressPoint, TimelineResult
@@ -132,22 +133,26 @@ def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now
         trigger_interval_seconds=facts.trigger_interval,
         last_progress_at=stamp(last.at if last else None),
         last_event_at=stamp(last_event_at(view)),
-        lag_seconds=finite(lag.lag_seconds(view, now)),
+        lag_seconds=finite(context.lag_seconds),
+        lag_offsets=finite(last.lag_offsets if last else None),
+        lag_batches=finite(lag.lag_batches(view.progress)),
+        lag_unknown=judge.lag_unknown(context),
         starts=starts,
         actions_allowed=agent.actions if agent else "none",
         restart=RestartBody(how=facts.restart or "unknown", reason=facts.restart_reason),
         action=action_body(view.action) if view.action else None,
-        recent=recent_body(view.progress[-RECENT:]),
-        arrival_rows_per_second=finite(lag.total_arrival_rate(view.progress[-2:])),
-        **_figures(last),
+        recent=recent_body(view.progress[-RECENT:], context.row_sources),
+        arrival_rows_per_second=finite(lag.total_arrival_rate(view.progress[-2:], context.row_sources)),
+        **_figures(last, context.row_sources),
     )
 
 
-def _figures(last: ProgressSample | None) -> dict[str, Any]:
-    names = ("input_rows_per_second", "processed_rows_per_second", "lag_rows")
+def _figures(last: ProgressSample | None, counting: frozenset[str]) -> dict[str, Any]:
+    names = ("input_rows_per_second", "processed_rows_per_second")
     figures: dict[str, Any] = {name: finite(getattr(last, name)) if last else None for name in names}
     return {
         **figures,
+        "lag_rows": finite(lag_rows(last, counting)) if last else None,
         "batch_duration_seconds": finite(last.duration) if last else None,
         "state_rows": last.state_rows if last else None,
         "state_bytes": last.state_bytes if last else None,
@@ -169,10 +174,11 @@ def last_event_at(view: QueryView) -> float | None:
     return max((at for at in times if at is not None), default=None)
 
 
-def recent_body(samples: Sequence[ProgressSample]) -> RecentBody:
+def recent_body(samples: Sequence[ProgressSample], counting: frozenset[str]) -> RecentBody:
+    """The last batches; `counting`: the sources whose offsets count rows."""
     return RecentBody(
         batch_duration_seconds=[finite(s.duration) for s in samples],
-        lag_rows=[finite(s.lag_rows) for s in samples],
+        lag_rows=[finite(lag_rows(s, counting)) for s in samples],
         processed_rows_per_second=[finite(s.processed_rows_per_second) for s in samples],
     )
 
@@ -232,31 +238,28 @@ def agent_body(agent: Agent, host: HostLoad | None) -> AgentBody:
     )
 
 
-def host_body(host: HostLoad) -> HostBody:
+def host_body(host: HostLoad) -> dict[str, Any]:
     """The load of an agent's host, and why that is an overload."""
-    figures = {k: v for k, v in asdict(host).items() if k != "at"}
-    return HostBody(at=rfc3339(host.at), overload=overload(host), **figures)
+    return {**asdict(host), "at": rfc3339(host.at), "overload": overload(host)}
 
 
-def source_bodies(progress: Mapping[str, Any] | None, sample: ProgressSample | None) -> list[SourceBody]:
-    """The sources as Spark wrote them, each with its lag from the sample."""
+def source_bodies(progress: Mapping[str, Any] | None, samples: Sequence[ProgressSample]) -> list[SourceBody]:
+    """The sources as Spark wrote them, each with its lag from the newest of the samples."""
     documents = items((progress or {}).get("sources"))
-    lags = [source.lag_rows for source in sample.sources] if sample else []
-    return [_source(document, _at(lags, i)) for i, document in enumerate(documents)]
+    sources, counting = samples[-1].sources if samples else (), row_sources(samples)
+    known = [*((s.lag_offsets, s.name in counting) for s in sources), *repeat((None, False), len(documents))]
+    return [_source(document, *lag) for document, lag in zip(documents, known, strict=False)]
 
 
-def _at(values: Sequence[float | None], index: int) -> float | None:
-    return finite(values[index]) if index < len(values) else None
-
-
-def _source(document: Mapping[str, Any], lag_rows: float | None) -> SourceBody:
+def _source(document: Mapping[str, Any], lag_offsets: float | None, counts_rows: bool) -> SourceBody:
     metrics = document.get("metrics")
     return SourceBody(
         description=str(document.get("description") or ""),
         start_offset=document.get("startOffset"),
         end_offset=document.get("endOffset"),
         latest_offset=document.get("latestOffset"),
-        lag_rows=lag_rows,
+        lag_rows=finite(lag_offsets) if counts_rows else None,
+        lag_offsets=finite(lag_offsets),
         input_rows=whole(document.get("numInputRows")),
         input_rows_per_second=number(document.get("inputRowsPerSecond")),
         processed_rows_per_second=number(document.get("processedRowsPerSecond")),
@@ -277,12 +280,13 @@ def progress_bodies(points: Sequence[ProgressSample | ProgressPoint]) -> list[Pr
     """Progress points, oldest first; the arrival rate comes from the latest offsets of two consecutive reports."""
     found: list[ProgressBody] = []
     before: ProgressSample | None = None
+    counting = row_sources([point for point in points if isinstance(point, ProgressSample)])
     for now in points:
         if isinstance(now, ProgressPoint):
             found.append(_point(now))
             before = None
         else:
-            found.append(_progress(now, (before, now) if before else (now,)))
+            found.append(_progress(now, (before, now) if before else (now,), counting))
             before = now
     return found
 
@@ -365,7 +369,9 @@ def history_body(status: HistoryStatus) -> HistoryBody:
     )
 
 
-def _progress(sample: ProgressSample, pair: Sequence[ProgressSample]) -> ProgressBody:
+def _progress(
+    sample: ProgressSample, pair: Sequence[ProgressSample], counting: frozenset[str]
+) -> ProgressBody:
     return ProgressBody(
         at=rfc3339(sample.at),
         trigger_at=rfc3339(sample.trigger_at),
@@ -373,9 +379,9 @@ def _progress(sample: ProgressSample, pair: Sequence[ProgressSample]) -> Progres
         batch_id=sample.batch_id,
         phases_ms={name: float(ms) for name, ms in sample.phases_ms.items()},
         input_rows=sample.input_rows,
-        arrival_rows_per_second=finite(lag.total_arrival_rate(pair)),
+        arrival_rows_per_second=finite(lag.total_arrival_rate(pair, counting)),
         output_rows=sample.output_rows,
-        **{**_figures(sample), "batch_duration_seconds": finite(sample.duration) or 0.0},
+        **{**_figures(sample, counting), "batch_duration_seconds": finite(sample.duration) or 0.0},
     )
 
 

@@ -14,7 +14,7 @@ import click
 from controlplane.cli.options import client_options, json_option, settings_of
 from controlplane.console.client import ApiClient, click_error, open_client
 from controlplane.console.errors import CallFailed, UsageProblem
-from controlplane.console.tables import age, figure, plain, query_name, read_rate, shortened, table
+from controlplane.console.tables import age, backlog, figure, plain, query_name, read_rate, shortened, table
 from controlplane.query_names import NamedQuery, candidates, matching, whole_id
 
 FLEET = ("STATUS", "QUERY", "ID", "BATCH", "LAG", "READ/S", "SINCE", "REASON")
@@ -42,7 +42,7 @@ def _fleet_table(found: list[dict[str, Any]], now: float) -> str:
 
 
 def _fleet_row(q: dict[str, Any], now: float) -> tuple[object, ...]:
-    lag, rate = figure(q["lag_rows"]), figure(read_rate(q))
+    lag, rate = backlog(q), figure(read_rate(q))
     since = age(q["since"], now)
     return q["status"], query_name(q), q["query_id"][:8], q["batch_id"], lag, rate, since, q["reason"]
 

@@ -58,6 +58,14 @@ def read_rate(query: Mapping[str, Any]) -> float | None:
     return None if ended else query.get("input_rows_per_second")
 
 
+def backlog(query: Mapping[str, Any]) -> str:
+    """The backlog in rows; in batches where the source's offsets do not count rows: `3 batches`."""
+    rows, batches = query.get("lag_rows"), query.get("lag_batches")
+    if rows is None and batches is not None:
+        return f"{figure(batches)} batch{'' if batches == 1 else 'es'}"
+    return figure(rows)
+
+
 def shortened(text: str, width: int) -> str:
     """The text in at most `width` characters."""
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from controlplane.console.tables import UNKNOWN, figure, read_rate
+from controlplane.console.tables import UNKNOWN, backlog, figure, read_rate
 
 Query = Mapping[str, Any]
 
@@ -53,7 +53,7 @@ def row(query: Query, width: int) -> str:
         f"{query.get('app')}/{query.get('name')}".ljust(28),
         f"batch {query['batch_id']}".ljust(10) if shows_figures(query) else UNKNOWN.ljust(10),
         f"{figure(rate)}{'' if rate is None else '/s'}".rjust(8),
-        f"lag {figure(query.get('lag_rows'))}".ljust(10),
+        f"lag {backlog(query)}".ljust(10),
         str(query.get("reason") or ""),
     ]
     line = "  " + "  ".join(cells)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from controlplane.driver_model import Outage
-from controlplane.health import lag
+from controlplane.health import lag, offset_units
 from controlplane.health.formatting import span
 from controlplane.health.thresholds import Thresholds
 from controlplane.model import ENDING_TRIGGERS, ProgressSample, QueryView, Run, StatusSample
@@ -52,6 +52,11 @@ class QueryContext:
     def lag_seconds(self) -> float | None:
         """Age of the oldest unread row, see `controlplane.health.lag.lag_seconds`."""
         return lag.lag_seconds(self.view, self.now)
+
+    @cached_property
+    def row_sources(self) -> frozenset[str]:
+        """The names of the sources whose offsets count rows."""
+        return offset_units.row_sources(self.view.progress)
 
     @cached_property
     def lag_windows(self) -> tuple[lag.LagWindow, ...]:
@@ -105,7 +110,7 @@ class QueryContext:
         if self.fresh_status is None:
             outdated = status is not None and not self._is_fresh(status)
             return outdated and self.activity_age > self.stuck_after
-        return self.fresh_status.trigger_active or self.last is None or bool(self.last.lag_rows)
+        return self.fresh_status.trigger_active or self.last is None or bool(self.last.lag_offsets)
 
     @property
     def seconds_without_task(self) -> float | None:

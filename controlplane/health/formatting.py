@@ -24,6 +24,11 @@ def rows(value: float) -> str:
     return f"{number(value)} row" + ("" if round(value) == 1 else "s")
 
 
+def offsets(value: float) -> str:
+    """A distance between offsets that do not count rows: `12 offsets`, `1 offset`."""
+    return rows(value).replace("row", "offset", 1) if math.isfinite(value) else "an unknown number of offsets"
+
+
 def span(seconds: float) -> str:
     """A duration in its two largest units: `0.7 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
     if not math.isfinite(seconds):

@@ -7,12 +7,13 @@ busy, running. Called by the API and by the periodic task that records status ch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 from controlplane.health import driver_status, lag, terminal_status
 from controlplane.health.context import QueryContext, context_at
-from controlplane.health.formatting import number, rows, span
+from controlplane.health.formatting import number, offsets, rows, span
 from controlplane.health.host import overload_sentence
 from controlplane.health.thresholds import DEFAULTS, Thresholds
 from controlplane.model import ProgressSample, QueryStatus, QueryView, Verdict
@@ -115,9 +116,9 @@ def _stuck_source(context: QueryContext) -> Verdict | None:
     if stalled is None:
         return None
     waiting = stalled.lags[-1]
-    are = "row is" if round(waiting) == 1 else "rows are"
+    are = f"{_amount(waiting, stalled, context)} {'is' if round(waiting) == 1 else 'are'}"
     read = f"the last {len(stalled.lags)} batches read nothing from {_place(stalled)}"
-    reason = f"Stuck: {read} although {number(waiting)} {are} waiting{_oldest_row(context)}."
+    reason = f"Stuck: {read} although {are} waiting{_oldest_row(context)}."
     return Verdict(QueryStatus.STUCK, reason)
 
 
@@ -129,10 +130,14 @@ def _falling_behind(context: QueryContext) -> Verdict | None:
     backlog = "backlog" if one_source else f"the backlog of {_place(growing)}"
     first, last, seconds = growing.lags[0], growing.lags[-1], span(growing.seconds)
     if last > first:
-        trend = f"{backlog} grew from {number(first)} to {rows(last)} in {seconds}"
+        trend = f"{backlog} grew from {number(first)} to {_amount(last, growing, context)} in {seconds}"
     else:
-        trend = f"{backlog} has stayed at {rows(last)} for {seconds}"
+        trend = f"{backlog} has stayed at {_amount(last, growing, context)} for {seconds}"
     return Verdict(QueryStatus.LAGGING, f"Falling behind: {trend}{_oldest_row(context)}.")
+
+
+def _amount(lag_offsets: float, window: lag.LagWindow, context: QueryContext) -> str:
+    return rows(lag_offsets) if window.source in context.row_sources else offsets(lag_offsets)
 
 
 def _worst(context: QueryContext, trend: lag.LagTrend) -> lag.LagWindow | None:
@@ -163,8 +168,18 @@ def _behind_in_time(context: QueryContext) -> Verdict | None:
 
 
 def _backlog(context: QueryContext) -> str:
-    waiting = context.view.progress[-1].lag_rows if context.view.progress else None
-    return "unknown" if waiting is None else rows(waiting)
+    """`148 rows`; where offsets do not count rows `12 offsets, about 4 batches`."""
+    samples = context.view.progress
+    waiting = samples[-1].lag_offsets if samples else None
+    if waiting is None:
+        return "unknown"
+    if all(source.name in context.row_sources for source in samples[-1].sources if source.lag_offsets):
+        return rows(waiting)
+    batches = lag.lag_batches(samples)
+    about = (
+        "" if batches is None else f", about {number(math.ceil(batches))} batch{'' if batches <= 1 else 'es'}"
+    )
+    return f"{offsets(waiting)}{about}"
 
 
 def _busy(context: QueryContext) -> Verdict | None:
@@ -194,7 +209,7 @@ def _delayed(context: QueryContext) -> Verdict | None:
 
 def _delay(context: QueryContext) -> float:
     """The longest wait of a row from its arrival to the end of its batch, in seconds; 0.0 where lag is known."""
-    if context.last is None or context.last.lag_rows:
+    if context.last is None or context.last.lag_offsets:
         return 0.0
     since = context.now - lag.triggered_at(context.last) if context.in_batch else 0.0
     return max(since, sum(sample.duration for sample in context.batches[-2:]))
@@ -205,11 +220,11 @@ def _running(context: QueryContext) -> Verdict:
     if last is None:
         return _no_batch_yet(context)
     batch = _batch_duration(context, last)
-    if last.lag_rows is None:
-        unknown = "Backlog unknown: the source does not report a latest offset."
+    if last.lag_offsets is None:
+        unknown = f"Backlog unknown: {lag_unknown(context)}."
         return Verdict(QueryStatus.RUNNING, f"Running. {unknown} {batch[0].upper()}{batch[1:]}.")
-    if last.lag_rows:
-        return Verdict(QueryStatus.RUNNING, f"Running: {_steady_backlog(context, last.lag_rows)}; {batch}.")
+    if last.lag_offsets:
+        return Verdict(QueryStatus.RUNNING, f"Running: {_steady_backlog(context)}; {batch}.")
     overrun = 0 < context.interval < last.duration
     note = " Batches overrun the trigger interval." if overrun else ""
     return Verdict(QueryStatus.RUNNING, f"Keeping up: no backlog, {batch}.{note}")
@@ -220,11 +235,28 @@ def _batch_duration(context: QueryContext, last: ProgressSample) -> str:
     return f"batch {last.batch_id} took {span(last.duration)}{interval}"
 
 
-def _steady_backlog(context: QueryContext, waiting: float) -> str:
+def lag_unknown(context: QueryContext) -> str | None:
+    """Why the newest batch has no lag in rows; None if it has one, or there is no batch."""
+    samples = context.view.progress
+    if not samples:
+        return None
+    names = {source.name for source in samples[-1].sources}
+    if samples[-1].lag_offsets is not None:
+        counting = all(
+            s.name in context.row_sources for s in samples[-1].sources if s.lag_offsets is not None
+        )
+        return None if counting else "the source's offsets do not count rows"
+    reports = any(s.latest for sample in samples for s in sample.sources if s.name in names)
+    if reports and len(context.batches) == 1:
+        return f"batch {samples[-1].batch_id} repeats a planned batch; the next one reports the latest offset"
+    return "the source does not report a latest offset"
+
+
+def _steady_backlog(context: QueryContext) -> str:
     few = len(context.batches) < context.limits.trend_samples
     trend = "too few batches for a trend" if few else "not growing steadily"
     age = f", the oldest unread row is {span(context.lag_seconds)} old" if context.lag_seconds else ""
-    return f"backlog {rows(waiting)} ({trend}){age}"
+    return f"backlog {_backlog(context)} ({trend}){age}"
 
 
 STEPS: tuple[Callable[[QueryContext], Verdict | None], ...] = (

@@ -15,10 +15,13 @@ from enum import StrEnum
 from itertools import pairwise
 from statistics import median
 
+from controlplane.health.offset_units import offsets_read, sum_known
 from controlplane.health.thresholds import Thresholds
 from controlplane.model import ProgressSample, QueryView, SourceSample
 
 Point = tuple[float, float]  # (time, latest offset or lag)
+#: Batches whose median size is a batch of `lag_batches`.
+RECENT_BATCHES = 20
 
 
 class LagTrend(StrEnum):
@@ -42,7 +45,7 @@ class LagWindow:
 
     @property
     def growth(self) -> float:
-        """Rows by which the lag grew over the window."""
+        """Offsets by which the lag grew over the window."""
         return self.lags[-1] - self.lags[0]
 
 
@@ -207,13 +210,13 @@ def trend(window: LagWindow, limits: Thresholds) -> LagTrend:
 
 
 def lag_points(samples: Iterable[ProgressSample], index: int | None = None) -> list[Point]:
-    """(time, lag in rows) of all sources, or of the one with this index, where the lag is known."""
-    known = ((s.at, s.lag_rows if index is None else _source_lag(s, index)) for s in samples)
-    return [(at, rows) for at, rows in known if rows is not None and math.isfinite(rows)]
+    """(time, lag in offsets) of all sources, or of the one with this index, where the lag is known."""
+    known = ((s.at, s.lag_offsets if index is None else _source_lag(s, index)) for s in samples)
+    return [(at, lag) for at, lag in known if lag is not None and math.isfinite(lag)]
 
 
 def _source_lag(sample: ProgressSample, index: int) -> float | None:
-    return sample.sources[index].lag_rows if index < len(sample.sources) else None
+    return sample.sources[index].lag_offsets if index < len(sample.sources) else None
 
 
 def catch_up_seconds(points: Sequence[Point]) -> float | None:
@@ -225,24 +228,39 @@ def catch_up_seconds(points: Sequence[Point]) -> float | None:
 
 
 def partition_lags(source: SourceSample) -> Mapping[str, float]:
-    """Lag in rows of each partition whose latest offset and end offset are known."""
+    """Lag in offsets of each partition whose latest offset and end offset are known."""
     ends, latest = source.end or {}, source.latest or {}
     return {part: max(0.0, offset - ends[part]) for part, offset in latest.items() if part in ends}
 
 
-def total_arrival_rate(samples: Sequence[ProgressSample]) -> float | None:
-    """Rows a second that arrived at all sources between the last two samples; None if no latest offset is
-    known.
+def total_arrival_rate(samples: Sequence[ProgressSample], counting: frozenset[str]) -> float | None:
+    """Rows a second that arrived at the sources in `counting` (`offset_units.row_sources`) between the last two
+    samples; None if no latest offset of them is known.
 
     Spark's `inputRowsPerSecond` is another figure: it counts rows that were read.
     """
-    rates = (arrival_rate(samples, i) for i in range(len(samples[-1].sources) if samples else 0))
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known else None
+    sources = samples[-1].sources if samples else ()
+    return sum_known(arrival_rate(samples, i) for i, s in enumerate(sources) if s.name in counting)
+
+
+def lag_batches(samples: Sequence[ProgressSample]) -> float | None:
+    """How many batches of the recent size the backlog is: the most of any source; None if unknown."""
+    sources = samples[-1].sources if samples else ()
+    found = (_source_lag_batches(samples, index) for index in range(len(sources)))
+    return max((batches for batches in found if batches is not None), default=None)
+
+
+def _source_lag_batches(samples: Sequence[ProgressSample], index: int) -> float | None:
+    lag = samples[-1].sources[index].lag_offsets
+    if not lag:
+        return lag
+    same = (s.sources[index] for s in samples[-RECENT_BATCHES:] if index < len(s.sources))
+    read = [offsets for source in same if (offsets := offsets_read(source.start, source.end) or 0.0) > 0]
+    return lag / median(read) if read else None
 
 
 def arrival_rate(samples: Sequence[ProgressSample], index: int) -> float | None:
-    """Rows a second by which a source's latest offset advanced between the last two samples; None if unknown.
+    """Offsets a second by which a source's latest offset advanced between the last two samples; None if unknown.
 
     A latest offset that decreased means that the topic was recreated; it yields no rate.
     """

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from controlplane.events.progress import MAX_WHOLE, number, offsets, whole
+from controlplane.health.offset_units import counts_rows_in
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
@@ -333,9 +334,17 @@ def _offset(text: str) -> Offset:
     return text, sum(flat.values()) if flat else None, flat
 
 
-def lag_rows(ends: Json | None, heads: Json | None) -> int | None:
-    """Backlog over the partitions; None where the source reports no latest offset."""
+def lag_rows(
+    description: str | None,
+    starts: Json | None,
+    ends: Json | None,
+    heads: Json | None,
+    input_rows: int | None,
+) -> int | None:
+    """Backlog over the partitions; None where the source reports no latest offset, or offsets do not count rows."""
     if heads is None or ends is None:
+        return None
+    if not counts_rows_in(description or "", starts, ends, input_rows or 0):
         return None
     if ends is heads:  # equal offsets are mostly the same cached object (`parse_offset_text`)
         return 0

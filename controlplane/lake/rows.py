@@ -234,13 +234,14 @@ def _aggregates(report: Json, source_rows: list[Row], operator_rows: list[Row], 
 def _source(data: Json, whose: Row, index: int, origin: str) -> Row:
     leftover: f.Leftover = {}
     rows = f.count(data, "numInputRows", leftover)
-    start, _, _ = f.parse_offset(data.get("startOffset"))
+    start, _, starts = f.parse_offset(data.get("startOffset"))
+    description = f.text(data, "description", leftover)
     end, end_total, ends = f.parse_offset(data.get("endOffset"))
     latest, latest_total, heads = f.parse_offset(data.get("latestOffset"))
     return (
         *whose,
         index,
-        f.text(data, "description", leftover),
+        description,
         rows,
         f.rate(data, "inputRowsPerSecond", rows, leftover),
         f.rate(data, "processedRowsPerSecond", rows, leftover),
@@ -249,7 +250,7 @@ def _source(data: Json, whose: Row, index: int, origin: str) -> Row:
         latest,
         end_total,
         latest_total,
-        f.lag_rows(ends, heads),
+        f.lag_rows(description, starts, ends, heads, rows),
         f.strings(data, "metrics", leftover),
         origin,
         f.extra_json(data, SOURCE_KEYS, leftover),

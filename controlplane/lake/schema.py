@@ -111,8 +111,8 @@ PROGRESS = LakeTable(
         (
             "lag_rows",
             T.BIGINT,
-            "backlog: latest offsets minus end offsets, summed over the sources; null where no "
-            "source reports a latest offset",
+            "backlog: latest offsets minus end offsets, summed over the sources whose offsets count rows; "
+            "null where no such source reports a latest offset",
         ),
         ("watermark", T.TIMESTAMP, "event-time watermark of the batch; null without one"),
         ("event_time_max", T.TIMESTAMP, "largest event time read"),
@@ -157,7 +157,7 @@ SOURCES = LakeTable(
             "lag_rows",
             T.BIGINT,
             "backlog: latest offset minus end offset, summed over partitions, never below 0; null "
-            "where unknown",
+            "where unknown, or where the offsets do not count rows",
         ),
         ("metrics", T.STRING_MAP, "further metrics of the source, as text"),
     )

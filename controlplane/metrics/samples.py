@@ -247,25 +247,34 @@ def _utilization(samples: Sequence[ProgressSample]) -> float | None:
 
 #: Metrics of a source, computed from its index in the query.
 _SOURCE: Mapping[str, Callable[[QueryContext, SourceSample, int], float | None]] = {
-    "source_lag_rows": lambda context, source, index: source.lag_rows,
+    "source_lag_offsets": lambda context, source, index: source.lag_offsets,
     "source_lag_seconds": lambda context, source, index: lag.source_lag_seconds(
         context.view, index, context.now
     ),
-    "source_max_partition_lag_rows": lambda context, source, index: max(
-        lag.partition_lags(source).values(), default=None
-    ),
-    "source_arrival_rows_per_second": lambda context, source, index: lag.arrival_rate(context.batches, index),
     "source_catch_up_seconds": lambda context, source, index: lag.catch_up_seconds(
         lag.lag_points(lag.trend_window(context.batches, context.limits) or context.batches, index)
     ),
 }
+#: The same, of sources whose offsets count rows.
+_ROW_SOURCE: Mapping[str, Callable[[QueryContext, SourceSample, int], float | None]] = {
+    "source_lag_rows": lambda context, source, index: source.lag_offsets,
+    "source_max_partition_lag_rows": lambda context, source, index: max(
+        lag.partition_lags(source).values(), default=None
+    ),
+    "source_arrival_rows_per_second": lambda context, source, index: lag.arrival_rate(context.batches, index),
+}
 
 
 def _sources(context: QueryContext, last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
-    chosen = [figure for figure in _SOURCE.items() if wanted is None or PREFIX + figure[0] in wanted]
+    of_all, of_rows = (
+        [figure for figure in figures.items() if wanted is None or PREFIX + figure[0] in wanted]
+        for figures in (_SOURCE, _ROW_SOURCE)
+    )
+    counting = context.row_sources if of_rows else frozenset()
     names = distinct_labels(source.name for source in last.sources)
     for index, (name, source) in enumerate(zip(names, last.sources, strict=True)):
         own = {"source": name}
+        chosen = [*of_all, *of_rows] if source.name in counting else of_all
         yield from ((figure, own, value_of(context, source, index)) for figure, value_of in chosen)
         if wanted is None or not wanted <= BY_NAME.keys():
             yield from _reported(source, own)

@@ -105,10 +105,18 @@ SOURCE = (
     _derived(
         "source_arrival_rows_per_second",
         _OFFSETS,
-        "Rate at which the latest offset grows.",
+        "Rate at which the latest offset grows, if offsets count rows.",
         "source",
     ),
-    _derived("source_lag_rows", _OFFSETS, "Rows not read yet; absent without a latest offset.", "source"),
+    _derived(
+        "source_lag_rows",
+        _OFFSETS,
+        "Rows not read yet; absent without a latest offset, and if offsets do not count rows.",
+        "source",
+    ),
+    _derived(
+        "source_lag_offsets", _OFFSETS, "Latest offset minus end offset, in the source's unit.", "source"
+    ),
     _derived("source_lag_seconds", _OFFSETS, "Age of the oldest row that is not read yet.", "source"),
     _derived("source_max_partition_lag_rows", _OFFSETS, "Most rows not read yet in one partition.", "source"),
     _derived("source_retention_seconds", "", "Retention of the source, as configured by the user.", "source"),
@@ -241,12 +249,7 @@ AGENT = (
         "Share of 10 seconds in which every task waited for memory.",
         "agent",
     ),
-    _derived(
-        "driver_host_overloaded",
-        "heartbeat.hostLoad",
-        "1 if the host is overloaded, 0 if it is not.",
-        "agent",
-    ),
+    _derived("driver_host_overloaded", "heartbeat.hostLoad", "1 if the host is overloaded, else 0.", "agent"),
     _gauge(
         "listener_callback_seconds",
         "heartbeat.callback.seconds_max",

@@ -19,11 +19,13 @@ ROW = set(
     "query_id app name status reason since run_id batch_id labels alerts agent spark_version ui_url trigger"
     " alert_severity vanished no_driver trigger_interval_seconds last_progress_at last_event_at arrival_rows_per_second"
     " input_rows_per_second processed_rows_per_second"
-    " batch_duration_seconds lag_rows lag_seconds state_rows state_bytes watermark starts actions_allowed restart"
+    " batch_duration_seconds lag_rows lag_offsets lag_batches lag_unknown"
+    " lag_seconds state_rows state_bytes watermark starts actions_allowed restart"
     " action recent".split()
 )
 DETAIL = ROW | set(
-    "runs sources sink operators facts agent_info failure changes actions latest_progress superseded_by gaps".split()
+    "runs sources sink operators facts agent_info failure changes actions latest_progress superseded_by gaps"
+    " notes".split()
 )
 POINT = set(
     "at trigger_at run_id batch_id batch_duration_seconds phases_ms input_rows arrival_rows_per_second"

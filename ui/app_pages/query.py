@@ -86,6 +86,7 @@ def live(
             tracking.draw_other(query)
             panels.superseded(query)
             panels.failure(query.get("failure"))
+            panels.notes(query)
         panels.tiles(query)
         panels.host(query)
     with slots.stamp:

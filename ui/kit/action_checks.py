@@ -135,10 +135,12 @@ def _last_duration(query: Json) -> str:
 
 def _backlog(action: str, query: Json) -> str:
     rows, age = units.number(query.get("lag_rows")), units.number(query.get("lag_seconds"))
-    if rows is None:
-        return "Unknown: no source reports a latest offset."
+    batches = units.number(query.get("lag_batches"))
+    if rows is None and batches is None:
+        return f"Unknown: {query.get('lag_unknown') or 'no source reports a latest offset'}."
     oldest = f", the oldest for {units.span(age)}" if age else ""
-    waiting = f"{units.count(rows, 'rows')} wait{oldest}."
+    backlog = units.count(batches, "batches") if rows is None else units.count(rows, "rows")
+    waiting = f"{backlog} wait{oldest}."
     if action == "stop":
         return f"{waiting} The backlog grows while the query is stopped."
     return f"{waiting} They are read after the start, with the rows that arrive until then."

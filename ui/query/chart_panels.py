@@ -110,7 +110,7 @@ ALT_TEXTS = {
     "durations": "Batch duration",
     "state": "State size",
 }
-EMPTY_TEXTS = {"lag": "No source reports a latest offset.", "state": "No stateful operator."}
+EMPTY_TEXTS = {"lag": "No source reports a backlog in rows.", "state": "No stateful operator."}
 
 
 def _chart(key: str, title: str, option: charts.Option, known: pd.DataFrame) -> None:

@@ -58,14 +58,14 @@ def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
     """The numbers at the head of the page as (label, value, note)."""
     # The numbers of such a query are those of its last batch.
     ended = query.get("status") in action_checks.NOT_RUNNING
-    lag, seconds = query.get("lag_rows"), query.get("lag_seconds")
+    seconds = query.get("lag_seconds")
     arriving = query.get("arrival_rows_per_second")
     arrival = "arrival rate unknown" if arriving is None else f"arrival rate {units.rate(arriving)}"
     watermark = units.since(query.get("watermark"), now)
     waiting = "at the last report" if ended else "not read yet"
     oldest = "at the last report" if ended else "of the oldest unread row"
     return [
-        ("Backlog", units.count(lag, "rows"), "no latest offset reported" if lag is None else waiting),
+        ("Backlog", *_backlog(query, waiting)),
         ("Backlog age", units.span(seconds), "unknown" if seconds is None else oldest),
         (
             "Input rate",
@@ -76,6 +76,29 @@ def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
         ("State", units.count(query.get("state_rows"), "rows"), units.size(query.get("state_bytes"))),
         ("Watermark", units.span(watermark), "no event time" if watermark is None else "behind now"),
     ]
+
+
+def _backlog(query: Json, waiting: str) -> tuple[str, str]:
+    """Rows, or batches where offsets do not count rows; and a note."""
+    rows, offsets = query.get("lag_rows"), units.number(query.get("lag_offsets"))
+    unknown = one_line(query.get("lag_unknown") or "no latest offset reported")
+    if rows is not None:
+        return units.count(rows, "rows"), waiting
+    if not offsets:
+        return units.UNKNOWN if offsets is None else "none", unknown if offsets is None else waiting
+    batches = units.number(query.get("lag_batches"))
+    distance = units.count(offsets, "offsets")
+    return (
+        (distance, unknown)
+        if batches is None
+        else (units.count(batches, "batches"), f"{distance}; {unknown}")
+    )
+
+
+def notes(query: Json) -> None:
+    """What the figures of the query hide."""
+    for note in query.get("notes") or []:
+        st.info(plain(note), icon=":material/info:")
 
 
 def host(query: Json) -> None:

@@ -29,8 +29,11 @@ from controlplane.api.deps import ControlPlaneDep, FleetCacheDep, QueryIdDep, st
 from controlplane.api.history_bodies import TimelineBody
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
+from controlplane.health.context import context_at
 from controlplane.health.driver_status import START_APPLICATION
 from controlplane.health.host import overload_near
+from controlplane.health.notes import notes
+from controlplane.health.thresholds import DEFAULTS
 from controlplane.history.model import ProgressRequest
 from controlplane.model import QueryStatus, QueryView
 from controlplane.store import actions as action_rows
@@ -93,14 +96,14 @@ def get_query(plane: ControlPlaneDep, cache: FleetCacheDep, query_id: QueryIdDep
     with plane.reading() as conn:
         history = _history(conn, query_id)
         progress = query_rows.latest_progress(conn, query_id)
-    sample = view.progress[-1] if view.progress else None
     return QueryDetailBody(
         **dict(cache.row(view, plane.clock())),
         **history,
-        sources=render.source_bodies(progress, sample),
+        sources=render.source_bodies(progress, view.progress),
         sink=render.sink_of(progress),
         operators=render.operators_of(progress),
         facts=FactsBody(**asdict(view.facts)),
+        notes=notes(context_at(view, plane.clock(), DEFAULTS)),
         agent_info=render.agent_body(view.agent, view.host) if view.agent else None,
         failure=_failure(view),
         latest_progress=progress,

@@ -308,6 +308,7 @@ def _sources(reports: list[ProgressReport], identity_columns: list[pa.Array], pr
     all_sources = [source for report in reports for source in report.sources]
     if not all_sources:
         return arrow_schema(SOURCES.name).empty_table()
+    starts = [f.parse_offset_text(source.startOffset) for source in all_sources]
     ends = [f.parse_offset_text(source.endOffset) for source in all_sources]
     heads = [f.parse_offset_text(source.latestOffset) for source in all_sources]
     columns = [
@@ -316,12 +317,9 @@ def _sources(reports: list[ProgressReport], identity_columns: list[pa.Array], pr
         [source.numInputRows for source in all_sources],
         [_rate(source.inputRowsPerSecond) for source in all_sources],
         [_rate(source.processedRowsPerSecond) for source in all_sources],
-        [f.parse_offset_text(source.startOffset)[0] for source in all_sources],
-        [end[0] for end in ends],
-        [head[0] for head in heads],
-        [end[1] for end in ends],
-        [head[1] for head in heads],
-        [f.lag_rows(end[2], head[2]) for end, head in zip(ends, heads, strict=True)],
+        *([offset[0] for offset in offsets] for offsets in (starts, ends, heads)),
+        *([offset[1] for offset in offsets] for offsets in (ends, heads)),
+        list(map(_lag_rows, all_sources, starts, ends, heads)),
         [source.metrics or None for source in all_sources],
         [producer.origin] * len(all_sources),
         [None] * len(all_sources),
@@ -381,6 +379,10 @@ def _totals(column: pa.ChunkedArray, counts: list[int]) -> Sequence[Any] | pa.Ch
 
 
 # -- values ----------------------------------------------------------------------------------------
+
+
+def _lag_rows(source: _Source, start: f.Offset, end: f.Offset, head: f.Offset) -> int | None:
+    return f.lag_rows(source.description, start[2], end[2], head[2], source.numInputRows)
 
 
 def _rate(value: float | str | None) -> float | None:

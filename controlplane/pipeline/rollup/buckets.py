@@ -177,7 +177,7 @@ def _lag_seconds(keys: Wholes, lag_rows: Floats, sources: pa.Table) -> Floats:
     """Maximum age over each batch's sources, in the order of `keys`; 0 where there is no backlog."""
     names = ("at", "run", "batch_id", "source")
     at, run, batch_id, source = (_int_column(sources, name) for name in names)
-    head, waiting = _float_column(sources, "head"), _float_column(sources, "lag_rows")
+    head, waiting = _float_column(sources, "head"), _float_column(sources, "lag")
     age = lag_estimation.estimate_lag_seconds(at, run, batch_id, source, head, waiting)
     source_keys = np.array([at, run, batch_id])
     both = np.concatenate([keys, source_keys], axis=1)
@@ -189,7 +189,7 @@ def _lag_seconds(keys: Wholes, lag_rows: Floats, sources: pa.Table) -> Floats:
     np.maximum.at(worst, number[keys.shape[1] :][known], age[known])
     found = worst[number[: keys.shape[1]]]
     found[np.isneginf(found)] = np.nan
-    return np.where(lag_rows == 0, 0.0, np.where(np.isnan(lag_rows), np.nan, found))
+    return np.where(np.isnan(found) & (lag_rows == 0), 0.0, found)
 
 
 @dataclass(frozen=True)

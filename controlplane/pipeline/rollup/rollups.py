@@ -129,7 +129,10 @@ def _reports(progress: DataFrame) -> DataFrame:
 
 
 def _sources(sources: DataFrame) -> DataFrame:
-    return sources.select(*_batch_key(), "source", "lag_rows", F.col("latest_total").alias("head"))
+    """Latest offset and backlog of each source, in its own unit: the backlog's age needs no rows."""
+    offsets = F.greatest(F.col("latest_total") - F.col("end_total"), F.lit(0.0))
+    lag = F.coalesce(F.col("lag_rows"), offsets).alias("lag")
+    return sources.select(*_batch_key(), "source", lag, F.col("latest_total").alias("head"))
 
 
 def _with_previous_hour(rows: DataFrame, days: Sequence[int]) -> DataFrame:

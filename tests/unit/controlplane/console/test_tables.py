@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.console.tables import age, figure, plain, table
+from controlplane.console.tables import age, backlog, figure, plain, table
 
 
 def test_columns_line_up() -> None:
@@ -45,3 +45,16 @@ def test_figures_are_short(value: float | None, expected: str) -> None:
 )
 def test_durations_are_short(stamp: str | None, expected: str) -> None:
     assert age(stamp, 1_795_000_000.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ({"lag_rows": 12_345, "lag_batches": 2}, "12.3k"),
+        ({"lag_rows": None, "lag_batches": 2.5}, "2.5 batches"),
+        ({"lag_rows": None, "lag_batches": 1}, "1 batch"),
+        ({"lag_rows": None}, "-"),
+    ],
+)
+def test_a_backlog_is_in_rows_else_in_batches(query: dict[str, float | None], text: str) -> None:
+    assert backlog(query) == text

@@ -57,12 +57,12 @@ def test_offsets_become_flat_numbers(offset: Any, numbers: dict[str, float] | No
 
 def test_lag_is_the_latest_offset_minus_the_end_offset() -> None:
     source = {"endOffset": {"t": {"0": 10, "1": 4}}, "latestOffset": {"t": {"0": 15, "1": 4}}}
-    assert progress.sample(report("q", "r", 1, sources=[source]), AT).lag_rows == 5.0
+    assert progress.sample(report("q", "r", 1, sources=[source]), AT).lag_offsets == 5.0
 
 
 def test_a_source_without_a_head_has_no_lag() -> None:
     source = {"endOffset": {"logOffset": 10}, "latestOffset": None}
-    assert progress.sample(report("q", "r", 1, sources=[source]), AT).lag_rows is None
+    assert progress.sample(report("q", "r", 1, sources=[source]), AT).lag_offsets is None
 
 
 def test_output_rows_of_minus_one_are_unknown() -> None:
@@ -147,7 +147,7 @@ INNER = ("numInputRows", "startOffset", "endOffset", "latestOffset", "metrics", 
 def test_no_shape_of_the_rest_breaks_the_reading(odd: dict[str, Any], inner: dict[str, Any]) -> None:
     parts: dict[str, Any] = {"sources": [inner], "stateOperators": [inner], "sink": inner, "eventTime": inner}
     sample = progress.sample(report("q", "r", 1) | parts | odd, AT)
-    numbers = [sample.duration, sample.input_rows, sample.lag_rows or 0, sample.state_bytes or 0]
+    numbers = [sample.duration, sample.input_rows, sample.lag_offsets or 0, sample.state_bytes or 0]
     assert all(math.isfinite(value) for value in numbers)
     json.dumps([dict(operator.metrics) for operator in sample.operators], allow_nan=False)
 

@@ -149,4 +149,4 @@ def test_a_topic_made_anew_reports_no_arrival() -> None:
     before = sample(1, NOW - 20, [source({}, {}, {"t/0": 100})])
     after = sample(2, NOW - 10, [source({}, {}, {"t/0": 3})])
     assert lag.arrival_rate([before, after], 0) is None
-    assert lag.total_arrival_rate([before, after]) is None
+    assert lag.total_arrival_rate([before, after], frozenset({before.sources[0].name})) is None

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from controlplane.events import progress
 from controlplane.events.progress import sample
+from controlplane.health.offset_units import counts_rows_in, lag_rows
 from controlplane.lake.rows import RAW_TABLES, LakeRowBuilder, Producer
 from controlplane.lake.schema import arrow_schema
 from tests import eventlogs
@@ -55,7 +56,10 @@ def test_the_columns_say_what_the_server_reads_in_the_same_report(data: dict[str
     assert row["output_rows"] == read.output_rows
     assert row["input_rows_per_second"] == read.input_rows_per_second
     assert row["processed_rows_per_second"] == read.processed_rows_per_second
-    assert row["lag_rows"] == read.lag_rows
+    counting = frozenset(
+        s.name for s in read.sources if counts_rows_in(s.description, s.start, s.end, s.input_rows)
+    )
+    assert row["lag_rows"] == lag_rows(read, counting)
     assert row["state_rows"] == read.state_rows
     assert row["state_bytes"] == read.state_bytes
     assert dict(row["durations_ms"]) == read.phases_ms
@@ -63,7 +67,9 @@ def test_the_columns_say_what_the_server_reads_in_the_same_report(data: dict[str
     assert [dict(op["custom_metrics"] or ()) for op in tables["state_operators"]] == [
         dict(operator.metrics) for operator in read.operators
     ]
-    assert [s["lag_rows"] for s in tables["sources"]] == [source.lag_rows for source in read.sources]
+    assert [s["lag_rows"] for s in tables["sources"]] == [
+        source.lag_offsets if source.name in counting else None for source in read.sources
+    ]
 
 
 @pytest.mark.parametrize(
@@ -246,8 +252,19 @@ def test_the_time_it_was_received_is_the_agents_else_the_triggers_end() -> None:
     ],
 )  # fmt: skip
 def test_lag_is_head_minus_end_over_the_partitions(end: Any, latest: Any, lag: Any, total: Any) -> None:
-    row = source_of(endOffset=end, latestOffset=latest)
+    row = source_of(description="KafkaV2[Subscribe[t]]", endOffset=end, latestOffset=latest)
     assert (row["lag_rows"], row["end_total"]) == (lag, total)
+
+
+@pytest.mark.parametrize(
+    ("description", "rows", "lag"),
+    [("RateStreamV2[rowsPerSecond=5]", 25, None), ("CustomSource", 5, 7), ("CustomSource", 0, None)],
+)
+def test_the_backlog_of_offsets_that_do_not_count_rows_is_unknown(
+    description: str, rows: int, lag: int | None
+) -> None:
+    row = source_of(description=description, numInputRows=rows, startOffset=5, endOffset=10, latestOffset=17)
+    assert (row["lag_rows"], row["latest_total"] - row["end_total"]) == (lag, 7)
 
 
 @pytest.mark.parametrize("offset", [{"t": {"0": 1}}, '{"t":{"0":1}}', '{ "t": {"0": 1} }'])

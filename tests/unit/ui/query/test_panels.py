@@ -31,3 +31,35 @@ HOST = factories.detail()["agent_info"]["host"]
 )
 def test_the_load_of_the_host_is_a_sentence(host: Any, text: str) -> None:
     assert panels.host_text(host) == text
+
+
+@pytest.mark.parametrize(
+    ("figures", "value", "note"),
+    [
+        ({"lag_rows": 1300, "lag_offsets": 1300}, "1.3k rows", "not read yet"),
+        ({"lag_rows": 0, "lag_offsets": 0}, "0 rows", "not read yet"),
+        ({"lag_rows": None, "lag_offsets": 0}, "none", "not read yet"),
+        (
+            {
+                "lag_rows": None,
+                "lag_offsets": 54,
+                "lag_batches": 18,
+                "lag_unknown": "offsets do not count rows",
+            },
+            "18 batches",
+            "54 offsets; offsets do not count rows",
+        ),
+        (
+            {"lag_rows": None, "lag_offsets": 54, "lag_batches": None, "lag_unknown": "x"},
+            "54 offsets",
+            "x",
+        ),
+        ({"lag_rows": None, "lag_offsets": None, "lag_unknown": "batch 5 repeats"}, "–", "batch 5 repeats"),
+        ({"lag_rows": None}, "–", "no latest offset reported"),
+    ],
+)
+def test_a_backlog_is_in_rows_only_where_offsets_count_them(
+    figures: dict[str, Any], value: str, note: str
+) -> None:
+    ((_, *backlog), *_) = panels.numbers({"status": "running", **figures}, 0.0)
+    assert backlog == [value, note]
