@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from alerts.promql.annotations import Annotations
 from alerts.promql.errors import PromQLError
 from alerts.promql.evaluator import evaluate, evaluate_range
 from alerts.promql.series import (
@@ -37,15 +38,11 @@ from alerts.promql.syntax.tokens import tokenize
 
 #: Relative, as in the original.
 TOLERANCE = 1e-6
-#: What is beyond the language of 2.42, by the words of an expression.
+#: What is left out (docs/promql.md), by the words of an expression.
 UNCLAIMED = {
-    "info()": r"\binfo\s*\(",
-    "anchored and smoothed": r"\b(anchored|smoothed)\b",
-    "fill modifiers": r"\bfill(_left|_right)?\s*\(",
-    "histogram functions": r"\bhistogram_(?!quantile\b)\w+\s*\(",
-    "trimming": r"</|>/",
-    "experimental functions": r"\b(mad_over_time|sort_by_label\w*|double_exponential_smoothing|ts_of_\w+|limitk"
-    r"|limit_ratio|first_over_time|max_of|min_of|step|range|start|end|resets_?\w*_of)\s*\(",
+    "functions of native histograms": r"\bhistogram_(count|sum|avg|stddev|stdvar)\s*\(",
+    "trimming of native histograms": r"</|>/",
+    "delayed removal of names": r"\blabel_(replace|join)\(\w+\(.*\"__name__\"",
 }
 _EVAL = re.compile(
     r"eval(?P<kind>_fail|_ordered|_warn|_info)?\s+"
@@ -54,6 +51,7 @@ _EVAL = re.compile(
 )
 _POINT = re.compile(r"(?P<first>[^\sx]+?)(?P<by>[+-][\d.eE]+)?x(?P<times>\d+)|(?P<one>\S+)")
 
+_TYPE_LABELS = {"__type__", "__unit__"}
 _SPAN = re.compile(r"expect range vector from (?P<start>\S+) to (?P<end>\S+) step (?P<step>\S+)(?P<at>)")
 
 Points = list[float | None]
@@ -136,22 +134,23 @@ class Run:
         asked = _EVAL.fullmatch(command.text)
         if asked is None:
             return "an eval that cannot be read"
-        if asked["kind"] in ("_warn", "_info"):
-            raise Skipped("annotations")
         self._claimed(asked["text"], command.below)
         expected = [line for line in command.below if not line.startswith("expect")]
         must_fail = asked["kind"] == "_fail" or any(line.startswith("expect fail") for line in command.below)
         ordered = asked["kind"] == "_ordered" or "expect ordered" in command.below
+        annotations = Annotations()
         try:
-            found = self._ask(asked)
+            found = self._ask(asked, annotations)
         except PromQLError as error:
             return "" if must_fail else f"error: {error}"
         if must_fail:
             return "should have failed"
+        if problem := unannounced(asked["kind"] or "", command.below, annotations):
+            return problem
         if texts := [line for line in command.below if line.startswith("expect string")]:
             wanted = texts[0].removeprefix("expect string").removeprefix(" ")
             if wanted[:1] in ('"', "'", "`"):
-                wanted = string(tokenize(wanted)[0])
+                wanted = string(next(tokenize(wanted)))
             return (
                 "" if isinstance(found, String) and found.value == wanted else f"{found} and not {wanted!r}"
             )
@@ -166,18 +165,37 @@ class Run:
                 raise Skipped(construct)
         if any("{{" in line for line in below) or any(name and name in text for name in self.histograms):
             raise Skipped("native histograms")
-        if any(line.startswith(("expect warn", "expect info")) for line in below):
-            raise Skipped("annotations")
+        if any(not keys.isdisjoint(_TYPE_LABELS) for keys in (dict(key).keys() for key in self.series)):
+            raise Skipped("labels of type and unit")
 
-    def _ask(self, asked: re.Match[str]) -> Value:
-        node, source = parse(asked["text"]), self._source()
-        names = [m.operator for s in selectors(node) for m in s.matchers if m.name == METRIC_NAME]
-        if self.histograms and any(operator != "=" for operator in names):
+    def _ask(self, asked: re.Match[str], annotations: Annotations) -> Value:
+        start, end, step = (seconds(asked[name] or "0s") for name in ("start", "end", "step"))
+        node, source = parse(asked["text"], step, end - start), self._source()
+        named = [
+            any(m.name == METRIC_NAME and m.operator == "=" for m in s.matchers) for s in selectors(node)
+        ]
+        if self.histograms and not all(named):
             raise Skipped("native histograms")
         if asked["at"]:
-            return evaluate(node, source, seconds(asked["at"]))
-        start, end, step = (seconds(asked[name]) for name in ("start", "end", "step"))
-        return evaluate_range(node, source, start, end, step)
+            return evaluate(node, source, seconds(asked["at"]), annotations=annotations)
+        return evaluate_range(node, source, start, end, step, annotations=annotations)
+
+
+def unannounced(kind: str, below: list[str], annotations: Annotations) -> str:
+    """What is wrong with the warnings and infos, or nothing."""
+    given = {"warn": annotations.warnings, "info": annotations.infos}
+    for name, notes in given.items():
+        expected = [line for line in below if re.match(rf"expect {name}\b", line)]
+        if (expected or kind == f"_{name}") and not notes:
+            return f"no {name} annotation"
+        if notes and f"expect no_{name}" in below:
+            return f"{name} annotations: {notes}"
+        for line in expected:
+            how, _, wording = line.removeprefix(f"expect {name}").strip().partition(":")
+            pattern = wording.strip() if how == "regex" else re.escape(wording.strip())
+            if not any(re.search(pattern, note) for note in notes):
+                return f"no {name} annotation is {wording.strip()!r}: {notes}"
+    return ""
 
 
 def commands(text: str) -> Iterator[Command]:
@@ -199,7 +217,7 @@ def commands(text: str) -> Iterator[Command]:
 
 def seconds(text: str) -> float:
     sign, bare = (-1, text[1:]) if text.startswith("-") else (1, text)
-    return sign * duration(tokenize(bare)[0])
+    return sign * duration(next(tokenize(bare)))
 
 
 def labelled(line: str) -> tuple[Mapping[str, str], str]:

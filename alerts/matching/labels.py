@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import xxhash
+
 from alerts.errors import MatcherError, PatternError
 from alerts.matching.regex import compile_pattern
 
@@ -123,3 +125,16 @@ def _fingerprint(labels: tuple[tuple[str, str], ...]) -> str:
         for byte in name.encode() + b"\xff" + text.encode(errors="replace") + b"\xff":
             value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return f"{value:016x}"
+
+
+def label_hash(labels: Labels) -> int:
+    """Prometheus' hash of a label set, 64 bits: xxHash of the sorted names and values, each behind its length.
+
+    `limit_ratio` chooses series by it, so the same ones as Prometheus does.
+    """
+    texts = (text.encode(errors="replace") for pair in sorted(labels.items()) for text in pair)
+    return xxhash.xxh64_intdigest(b"".join(_length(len(text)) + text for text in texts))
+
+
+def _length(size: int) -> bytes:
+    return bytes([size]) if size < 255 else b"\xff" + size.to_bytes(3, "little")

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alerts.matching.labels import Labels
+from alerts.matching.labels import Labels, label_hash
 from alerts.promql import sums
+from alerts.promql.annotations import Annotations, check_quantile
 from alerts.promql.errors import OperationError
 from alerts.promql.functions.relabeling import is_label_name
 from alerts.promql.limits import EvaluationBudget
 from alerts.promql.quantiles import quantiles
-from alerts.promql.rows import Flags, Groups, Integers, SampleRows, by, no_rows, without
+from alerts.promql.rows import Flags, Groups, Integers, SampleRows, by, go_float, no_rows, without
 from alerts.promql.series import Floats
 from alerts.promql.syntax.nodes import Aggregation
 
@@ -50,7 +51,11 @@ class Stack:
 
 
 def aggregate(
-    node: Aggregation, rows: SampleRows, parameter: Floats | str | None, budget: EvaluationBudget
+    node: Aggregation,
+    rows: SampleRows,
+    parameter: Floats | str | None,
+    budget: EvaluationBudget,
+    annotations: Annotations,
 ) -> SampleRows:
     """Evaluate an aggregation. `parameter`: one number per step, or the label name of `count_values`."""
     names, grouping = node.labels, without if node.without else by
@@ -62,7 +67,13 @@ def aggregate(
     match node.operator, parameter:
         case "topk" | "bottomk", np.ndarray():
             return _chosen(stack, parameter, largest=node.operator == "topk")
+        case "limitk", np.ndarray():
+            return _first_rows(stack, parameter)
+        case "limit_ratio", np.ndarray():
+            return _sampled(stack, _ratios(parameter, node, annotations))
         case "quantile", np.ndarray():
+            assert node.parameter is not None
+            check_quantile(parameter, node.parameter, annotations)
             values = _quantile(stack, parameter)
         case _:
             values = _SIMPLE[node.operator](stack)
@@ -139,8 +150,7 @@ _SIMPLE: dict[str, Callable[[Stack], Floats]] = {
 
 def _chosen(stack: Stack, k: Floats, largest: bool) -> SampleRows:
     """The `k` largest (smallest) of each group with unchanged labels; NaN sorts last."""
-    if np.isnan(k).any() or (np.abs(k) >= 2**63).any():
-        raise OperationError(f"the parameter of topk and bottomk cannot be {k[~(np.abs(k) < 2**63)][0]}")
+    _require_whole(k)
     values = -stack.values if largest else stack.values
     order = stack.ordered(values, np.isnan(values))
     place = np.arange(len(stack.rows)) - stack.starts[stack.group]
@@ -152,6 +162,41 @@ def _chosen(stack: Stack, k: Floats, largest: bool) -> SampleRows:
     return stack.rows.where(chosen)
 
 
+def _require_whole(k: Floats) -> None:
+    if not (whole := np.abs(k) < 2**63).all():
+        raise OperationError(f"Scalar value {go_float(k[~whole][0])} overflows int64")
+
+
+def _first_rows(stack: Stack, k: Floats) -> SampleRows:
+    """The first `k` of each group in the order of their labels, so that all steps choose the same series."""
+    _require_whole(k)
+    order = sorted(
+        range(len(stack.rows)), key=lambda i: (stack.group[i], sorted(stack.rows.labels[i].items()))
+    )
+    present = stack.present[order]
+    before: Integers = np.cumsum(present, axis=0, dtype=np.int64) - present
+    before -= before[stack.starts][stack.group]
+    return stack.rows.take(order).where(present & (before < np.trunc(k)))
+
+
+def _ratios(ratio: Floats, node: Aggregation, annotations: Annotations) -> Floats:
+    if np.isnan(ratio).any():
+        raise OperationError("Ratio value NaN is NaN")
+    capped = np.clip(ratio, -1.0, 1.0)
+    assert node.parameter is not None
+    for value, limit in dict(zip(ratio.tolist(), capped.tolist(), strict=True)).items():
+        if value != limit:
+            annotations.invalid_ratio(value, limit, node.parameter)
+    return capped
+
+
+def _sampled(stack: Stack, ratio: Floats) -> SampleRows:
+    """The series whose hash is below `ratio`, or for a negative one those that its complement leaves out."""
+    share = np.array([label_hash(labels) / 2**64 for labels in stack.rows.labels])[:, None]
+    chosen = np.where(ratio >= 0, share < ratio, share >= 1 + ratio)
+    return stack.rows.where(stack.present & chosen)
+
+
 def _valued(rows: SampleRows, name: str, budget: EvaluationBudget) -> SampleRows:
     """One row per distinct value of a row, with the value as label `name`."""
     if not is_label_name(name):
@@ -159,7 +204,7 @@ def _valued(rows: SampleRows, name: str, budget: EvaluationBudget) -> SampleRows
     labels: list[Labels] = []
     lines: list[Flags] = []
     for row, own in enumerate(rows.labels):
-        texts = [_written(value) for value in rows.values[row]]
+        texts = [go_float(value) for value in rows.values[row]]
         here = np.array(texts)
         for text in dict.fromkeys(here[rows.present[row]].tolist()):
             labels.append({**own, name: text})
@@ -168,12 +213,3 @@ def _valued(rows: SampleRows, name: str, budget: EvaluationBudget) -> SampleRows
         budget.tick()
     present = np.array(lines, bool).reshape(len(lines), rows.steps)
     return SampleRows(labels, np.zeros(present.shape), present)
-
-
-def _written(value: float) -> str:
-    """As Go's FormatFloat(v, 'f', -1): the shortest digits that round-trip, without exponent."""
-    if np.isnan(value):
-        return "NaN"
-    if np.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return np.format_float_positional(value, trim="-")

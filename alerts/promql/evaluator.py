@@ -7,7 +7,8 @@ and the query API; reads series only through SeriesSource.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,8 +16,9 @@ import numpy as np
 from alerts.matching.labels import Matcher
 from alerts.promql import operators
 from alerts.promql.aggregation import aggregate
+from alerts.promql.annotations import Annotations
 from alerts.promql.errors import EvaluationError, LimitError, LimitExceeded, OperationError
-from alerts.promql.functions import dispatch
+from alerts.promql.functions import dispatch, extended, info
 from alerts.promql.functions.dispatch import Inner
 from alerts.promql.limits import DEFAULT_LIMITS, EvaluationBudget, Limits
 from alerts.promql.rows import Integers, SampleRows, no_rows, single_row
@@ -41,10 +43,12 @@ from alerts.promql.syntax.nodes import (
     Negation,
     Node,
     Number,
+    RangeEdges,
     Selector,
     Shift,
     StringLiteral,
     Subquery,
+    chain,
 )
 from alerts.promql.syntax.signatures import SETS
 from alerts.promql.windows import Samples, Windows
@@ -61,12 +65,15 @@ def evaluate(
     lookback: float = LOOKBACK_SECONDS,
     limits: Limits = DEFAULT_LIMITS,
     default_step: float = DEFAULT_STEP_SECONDS,
+    annotations: Annotations | None = None,
 ) -> Value:
-    """Evaluate an expression at one time (Unix seconds). Raises EvaluationError or LimitError."""
+    """Evaluate an expression at one time (Unix seconds). Raises EvaluationError or LimitError.
+
+    `annotations` collects what the expression is to be warned of.
+    """
     steps = np.array([_moment(node, at)], np.int64)
-    evaluation = _Evaluation(
-        source, EvaluationBudget(limits), _Clock(steps[0], steps[0], lookback, default_step)
-    )
+    clock = _Clock(int(steps[0]), int(steps[0]), 0, lookback, default_step)
+    evaluation = _Evaluation(source, EvaluationBudget(limits), clock, annotations or Annotations())
     found = evaluation.value(node, steps)
     match found:
         case SampleRows():
@@ -87,12 +94,12 @@ def evaluate_range(
     lookback: float = LOOKBACK_SECONDS,
     limits: Limits = DEFAULT_LIMITS,
     default_step: float = DEFAULT_STEP_SECONDS,
+    annotations: Annotations | None = None,
 ) -> Matrix:
     """Evaluate at start, start + step … up to and including end. A scalar becomes a series without labels."""
     steps = _steps(node, _moment(node, start), _moment(node, end), _moment(node, step), limits.points)
-    evaluation = _Evaluation(
-        source, EvaluationBudget(limits), _Clock(steps[0], steps[-1], lookback, default_step)
-    )
+    clock = _Clock(int(steps[0]), _moment(node, end), _moment(node, step), lookback, default_step)
+    evaluation = _Evaluation(source, EvaluationBudget(limits), clock, annotations or Annotations())
     found = evaluation.value(node, steps)
     if isinstance(found, Windows | str):
         what = "range vector" if isinstance(found, Windows) else "string"
@@ -150,10 +157,11 @@ def _matrix_of_windows(windows: Windows) -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """`start` and `end` of the query in milliseconds; look-back and default step in seconds."""
+    """`start`, `end` and `step` of the query in milliseconds; look-back and default step in seconds."""
 
     start: int
     end: int
+    step: int
     lookback: float
     default_step: float
 
@@ -161,15 +169,25 @@ class _Clock:
 class _Evaluation:
     """Evaluates one syntax tree. `steps` (milliseconds) differ between a query and its subqueries."""
 
-    def __init__(self, source: SeriesSource, budget: EvaluationBudget, clock: _Clock):
-        self._source, self._budget, self._clock = source, budget, clock
+    def __init__(
+        self, source: SeriesSource, budget: EvaluationBudget, clock: _Clock, annotations: Annotations
+    ):
+        self._source, self._budget, self._clock, self._annotations = source, budget, clock, annotations
 
     def value(self, node: Node, steps: Integers) -> Inner:
-        """The value of a node at each step; adds the node's place to errors."""
+        """The value of a node at each step."""
+        if isinstance(node, Binary):  # places its errors itself, link by link
+            return self._chain(node, steps)
+        with self._located(node):
+            return self._value(node, steps)
+
+    @contextmanager
+    def _located(self, node: Node) -> Iterator[None]:
+        """Check the deadline; add the node's place to errors."""
         try:
             self._budget.tick()
             with np.errstate(all="ignore"):
-                return self._value(node, steps)
+                yield
         except LimitExceeded as problem:
             raise LimitError(str(problem), node.place.line, node.place.column) from None
         except OperationError as problem:
@@ -183,7 +201,11 @@ class _Evaluation:
                 return node.value
             case Selector():
                 windows = self._selected(node, steps)
-                return windows if node.range is not None else _newest(windows)
+                if node.range is not None:
+                    return windows
+                if isinstance(windows, extended.ExtendedWindows):
+                    return extended.interpolated(windows)
+                return _newest(windows)
             case Subquery():
                 return self._subquery(node, steps)
             case Negation():
@@ -192,9 +214,10 @@ class _Evaluation:
             case Aggregation():
                 parameter = None if node.parameter is None else self.value(node.parameter, steps)
                 assert not isinstance(parameter, SampleRows | Windows)
-                return aggregate(node, self._rows(node.inner, steps), parameter, self._budget)
+                rows = self._rows(node.inner, steps)
+                return aggregate(node, rows, parameter, self._budget, self._annotations)
             case Binary():
-                return self._binary(node, steps)
+                return self._chain(node, steps)
             case Call():
                 return self._call(node, steps)
 
@@ -207,10 +230,16 @@ class _Evaluation:
 
     def _selected(self, node: Selector, steps: Integers) -> Windows:
         until = self._shifted(node.shift, steps)
-        length = _milliseconds(self._clock.lookback if node.range is None else node.range)
-        series = self._select(node.matchers, int(until.min()) - length, int(until.max()))
+        lookback = _milliseconds(self._clock.lookback)
+        length = lookback if node.range is None else _milliseconds(node.range)
+        before = lookback if node.edges is not None and node.range is not None else 0
+        after = lookback if node.edges is RangeEdges.SMOOTHED else 0
+        series = self._select(node.matchers, int(until.min()) - length - before, int(until.max()) + after)
         self._budget.hold(len(series), len(steps))
-        return Windows.over(Samples.of_series(series, marks=node.range is None), until, steps, length)
+        samples = Samples.of_series(series, marks=node.range is None)
+        if node.edges is None:
+            return Windows.over(samples, until, steps, length)
+        return extended.windows(samples, until, steps, length, before, after)
 
     def _select(self, matchers: Sequence[Matcher], start: int, end: int) -> Sequence[Series]:
         series = self._source.select(matchers, start / 1000, end / 1000)
@@ -241,8 +270,19 @@ class _Evaluation:
 
     # -- operators -------------------------------------------------------------------------------
 
-    def _binary(self, node: Binary, steps: Integers) -> SampleRows | Floats:
-        match self.value(node.left, steps), self.value(node.right, steps):
+    def _chain(self, node: Binary, steps: Integers) -> SampleRows | Floats:
+        """The operations of a chain one after the other, from the left."""
+        links = chain(node)
+        found = self.value(links[0].left, steps)
+        for link in links:
+            right = self.value(link.right, steps)
+            with self._located(link):
+                found = self._binary(link, found, right)
+        assert isinstance(found, SampleRows | np.ndarray)
+        return found
+
+    def _binary(self, node: Binary, first: Inner, second: Inner) -> SampleRows | Floats:
+        match first, second:
             case SampleRows() as left, SampleRows() as right:
                 if node.operator in SETS:
                     return operators.sets(node, left, right)
@@ -259,10 +299,29 @@ class _Evaluation:
 
     def _call(self, node: Call, steps: Integers) -> Inner:
         argument = node.arguments[0] if node.arguments else None
-        if node.function == "timestamp" and isinstance(argument, Selector):
+        if node.function == "timestamp" and isinstance(argument, Selector) and argument.edges is None:
             return dispatch.timestamps(self._selected(argument, steps))
+        if node.function == "info":
+            return self._with_info(node, steps)
+        if node.function in ("start", "end", "step", "range"):
+            return np.full(len(steps), self._of_query(node.function))
         values = [self.value(argument, steps) for argument in node.arguments]
-        return dispatch.call(node, values, steps, self._budget)
+        return dispatch.call(node, values, steps, self._budget, self._annotations)
+
+    def _of_query(self, function: str) -> float:
+        """`start()`, `end()`, `step()` and `range()`, in seconds."""
+        clock = self._clock
+        milliseconds = {"start": clock.start, "end": clock.end, "step": clock.step}
+        return milliseconds.get(function, clock.end - clock.start) / 1000
+
+    def _with_info(self, node: Call, steps: Integers) -> SampleRows:
+        """`info(v, selector)`: the data labels of info metrics, such as `target_info`, joined to v."""
+        given = node.arguments[1] if len(node.arguments) > 1 else None
+        assert given is None or isinstance(given, Selector)
+        selector = info.info_selector(given, node.place)
+        return info.joined(
+            self._rows(node.arguments[0], steps), self._selected(selector, steps), selector.matchers
+        )
 
 
 def _newest(windows: Windows) -> SampleRows:

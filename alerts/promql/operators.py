@@ -9,7 +9,17 @@ import numpy as np
 from alerts.matching.labels import Labels
 from alerts.promql.errors import OperationError
 from alerts.promql.limits import EvaluationBudget
-from alerts.promql.rows import Flags, Groups, Integers, SampleRows, by, drop_metric_name, no_rows, without
+from alerts.promql.rows import (
+    Flags,
+    Groups,
+    Integers,
+    SampleRows,
+    by,
+    drop_metric_name,
+    no_rows,
+    stacked,
+    without,
+)
 from alerts.promql.series import Floats
 from alerts.promql.syntax.nodes import Binary, Matching
 
@@ -60,7 +70,7 @@ def sets(node: Binary, left: SampleRows, right: SampleRows) -> SampleRows:
     key = _key(node.matching or Matching())
     if node.operator == "or":
         extra = right.where(right.present & ~_covered(right, left, key))
-        return _stacked([left, extra]).merged()
+        return stacked([left, extra]).merged()
     covered = _covered(left, right, key)
     return left.where(left.present & (covered if node.operator == "and" else ~covered))
 
@@ -73,35 +83,56 @@ def _covered(rows: SampleRows, others: SampleRows, key: Key) -> Flags:
     return there[[groups.number.get(key(labels), -1) for labels in rows.labels]]
 
 
-def _stacked(parts: Sequence[SampleRows]) -> SampleRows:
-    return SampleRows(
-        [labels for part in parts for labels in part.labels],
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.present for part in parts]),
-    )
-
-
 # -- matching ----------------------------------------------------------------------------------------
 
 
 def matched(node: Binary, left: SampleRows, right: SampleRows, budget: EvaluationBudget) -> SampleRows:
     """Apply an arithmetic or comparison operator to two vectors, sample by sample with the matching partner."""
     matching = node.matching or Matching()
+    left, right = _filled(matching, left, right)
     many, item = (right, left) if matching.group == "right" else (left, right)
     if not len(many) or not len(item):
         return no_rows(left.steps)
     key = _key(matching)
     keys = [key(labels) for labels in many.labels]
     partners = Groups(key(labels) for labels in item.labels)
-    _refuse_many(partners, item, many)
+    _refuse_many(partners, item, many, matching)
     pairs = of_many, of_one = _pairs(keys, partners, budget, left.steps)
-    values, present = _combined(node, many, item, pairs, matching.group == "right")
+    met = many.present[of_many] & item.present[of_one]
     if matching.group is None:
-        _refuse_twice(Groups(keys[i] for i in of_many), present)
+        _refuse_twice(Groups(keys[i] for i in of_many), met)
     result_labels = _result_labels(node, matching)
     labels = [result_labels(many.labels[i], item.labels[j]) for i, j in zip(of_many, of_one, strict=True)]
-    result = SampleRows(labels, values, np.broadcast_to(present, values.shape)).where(present)
-    return _unambiguous(result, matching)
+    if matching.group is not None:
+        _refuse_ambiguous(labels, met)
+    values, holds = _combined(node, many, item, pairs, matching.group == "right")
+    present = met & holds
+    return SampleRows(labels, values, np.broadcast_to(present, values.shape)).where(present).merged()
+
+
+def _filled(matching: Matching, left: SampleRows, right: SampleRows) -> tuple[SampleRows, SampleRows]:
+    """Both sides with the samples that `fill`, `fill_left` and `fill_right` add."""
+    reduce = by(matching.labels) if matching.on else without(matching.labels)
+    return (
+        left if matching.fill_left is None else _with_missing(left, right, reduce, matching.fill_left),
+        right if matching.fill_right is None else _with_missing(right, left, reduce, matching.fill_right),
+    )
+
+
+def _with_missing(
+    rows: SampleRows, others: SampleRows, reduce: Callable[[Labels], Labels], value: float
+) -> SampleRows:
+    """`rows` with `value` wherever a match group has samples only on the other side."""
+    added = [reduce(labels) for labels in others.labels]
+    groups = Groups(frozenset(labels.items()) for labels in added)
+    wanted = groups.count(others.present) > 0
+    own = Groups(frozenset(reduce(labels).items()) for labels in rows.labels)
+    there = own.count(rows.present) > 0
+    for key, group in groups.number.items():
+        if (mine := own.number.get(key)) is not None:
+            wanted[group] &= ~there[mine]
+    labels = [added[first] for first in groups.first]
+    return stacked([rows, SampleRows(labels, np.full(wanted.shape, value), wanted).where(wanted)])
 
 
 def _key(matching: Matching) -> Key:
@@ -113,34 +144,35 @@ def _key(matching: Matching) -> Key:
     return lambda labels: frozenset(strip(labels).items())
 
 
-def _refuse_many(partners: Groups, rows: SampleRows, many: SampleRows) -> None:
+def _refuse_many(partners: Groups, rows: SampleRows, many: SampleRows, matching: Matching) -> None:
     """Raise where the one side has duplicate series for a match group that the other side has."""
     if len(partners) == len(rows):
         return
     meet = (partners.count(rows.present) > 1) & many.present.any(axis=0)
     if meet.any():
-        group = int(np.flatnonzero(meet.any(axis=1))[0])
+        group, step = (int(index[0]) for index in np.nonzero(meet))
+        first, second = np.flatnonzero((partners.of == group) & rows.present[:, step])[:2]
+        matched = (by if matching.on else without)(matching.labels)(rows.labels[first])
+        side = "left" if matching.group == "right" else "right"
         raise OperationError(
-            f"found duplicate series for the match group of {_written(rows.labels[partners.first[group]])};"
-            " many-to-many matching not allowed: matching labels must be unique on one side"
+            f"found duplicate series for the match group {_written(matched)} on the {side} hand-side of the"
+            f" operation: [{_written(rows.labels[second])}, {_written(rows.labels[first])}];many-to-many matching"
+            " not allowed: matching labels must be unique on one side"
         )
 
 
-def _refuse_twice(groups: Groups, present: Flags) -> None:
-    if len(groups) < len(present) and groups.count(present).max(initial=0) > 1:
+def _refuse_twice(groups: Groups, met: Flags) -> None:
+    """Raise where two series of the many side meet one; also where a comparison would drop one of them."""
+    if len(groups) < len(met) and groups.count(met).max(initial=0) > 1:
         raise OperationError(
             "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
         )
 
 
-def _unambiguous(rows: SampleRows, matching: Matching) -> SampleRows:
-    try:
-        return rows.merged()
-    except OperationError:
-        if matching.group is None:
-            raise
-        message = "multiple matches for labels: grouping labels must ensure unique matches"
-        raise OperationError(message) from None
+def _refuse_ambiguous(labels: Sequence[Labels], met: Flags) -> None:
+    groups = Groups(frozenset(own.items()) for own in labels)
+    if len(groups) < len(labels) and groups.count(met).max(initial=0) > 1:
+        raise OperationError("multiple matches for labels: grouping labels must ensure unique matches")
 
 
 def _pairs(keys: Sequence[Hashable], partners: Groups, budget: EvaluationBudget, steps: int) -> Pairs:
@@ -159,14 +191,15 @@ def _pairs(keys: Sequence[Hashable], partners: Groups, budget: EvaluationBudget,
 def _combined(
     node: Binary, many: SampleRows, rows: SampleRows, pairs: Pairs, swapped: bool
 ) -> tuple[Floats, Flags]:
+    """The values of all pairs, and which of them a comparison keeps."""
     of_many, of_one = pairs
     sides = [many.values[of_many], rows.values[of_one]]
     first, second = reversed(sides) if swapped else sides
-    present = many.present[of_many] & rows.present[of_one]
+    everywhere = np.ones(first.shape, bool)
     if node.operator in ARITHMETIC:
-        return ARITHMETIC[node.operator](first, second), present
+        return ARITHMETIC[node.operator](first, second), everywhere
     holds = COMPARISON[node.operator](first, second)
-    return (holds.astype(float), present) if node.as_bool else (first, present & holds)
+    return (holds.astype(float), everywhere) if node.as_bool else (first, holds)
 
 
 def _result_labels(node: Binary, matching: Matching) -> Callable[[Labels, Labels], Labels]:

@@ -100,6 +100,24 @@ def single_row(labels: Labels, values: Floats, present: Flags | None = None) -> 
     return SampleRows([labels], values[None, :], (everywhere if present is None else present)[None, :])
 
 
+def stacked(parts: Sequence[SampleRows]) -> SampleRows:
+    """The rows of several vectors with the same steps, one after the other."""
+    return SampleRows(
+        [labels for part in parts for labels in part.labels],
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.present for part in parts]),
+    )
+
+
+def go_float(value: float) -> str:
+    """As Go's FormatFloat(v, 'f', -1): the shortest digits that round-trip, without exponent."""
+    if np.isnan(value):
+        return "NaN"
+    if np.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return np.format_float_positional(value, trim="-")
+
+
 def drop_metric_name(labels: Labels) -> Labels:
     """The labels without `__name__`."""
     return {name: value for name, value in labels.items() if name != METRIC_NAME}

@@ -53,10 +53,11 @@ def failure(error: ControlPlaneError) -> dict[str, str]:
     return {"status": "error", "errorType": kind, "error": str(error)}
 
 
-def success(data: str, warnings: Sequence[str] = ()) -> bytes:
+def success(data: str, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> bytes:
     """The body around `data`, which is encoded JSON."""
-    warned = f',"warnings":{_json(list(warnings))}' if warnings else ""
-    return f'{{"status":"success","data":{data}{warned}}}'.encode()
+    notes = {"warnings": warnings, "infos": infos}
+    noted = "".join(f',"{kind}":{_json(list(texts))}' for kind, texts in notes.items() if texts)
+    return f'{{"status":"success","data":{data}{noted}}}'.encode()
 
 
 def listing(found: Sequence[Any], limit: int, warnings: Sequence[str] = ()) -> bytes:
@@ -101,12 +102,14 @@ def moment(seconds: float) -> str:
     return f"{seconds:.3f}".removesuffix(".000")
 
 
-def result(value: Value, at: float, limit: int = 0, warnings: Sequence[str] = ()) -> bytes:
+def result(
+    value: Value, at: float, limit: int = 0, warnings: Sequence[str] = (), infos: Sequence[str] = ()
+) -> bytes:
     """The answer to a query: the value at `at`, at most `limit` series of it where that is not 0."""
     cut = bool(limit) and isinstance(value, list) and len(value) > limit
     kind, pieces = _result(value, at, limit or None)
     data = f'{{"resultType":"{kind}","result":[{",".join(pieces)}]}}'
-    return success(data, [*warnings, CUT] if cut else warnings)
+    return success(data, [*warnings, CUT] if cut else warnings, infos)
 
 
 def _result(value: Value, at: float, limit: int | None) -> tuple[str, Iterator[str]]:

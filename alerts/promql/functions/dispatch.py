@@ -5,15 +5,17 @@ Called by the evaluator. Functions of windows are in `over_time`, those of singl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 
 from alerts.matching.labels import Labels, Matcher
-from alerts.promql.functions import relabeling
+from alerts.promql.annotations import Annotations, check_quantile
+from alerts.promql.functions import histograms, relabeling
 from alerts.promql.functions.elementwise import CALENDAR, ELEMENTWISE
-from alerts.promql.functions.histograms import histogram_quantile
 from alerts.promql.functions.over_time import OVER_TIME
 from alerts.promql.limits import EvaluationBudget
 from alerts.promql.rows import Flags, Integers, SampleRows, single_row
@@ -23,13 +25,20 @@ from alerts.promql.windows import Windows
 
 #: A vector, a range vector, a scalar (one value a step), a string.
 Inner = SampleRows | Windows | Floats | str
+Natural = list[tuple[int, int, str]]
+#: So many digits are compared as a number.
+_DIGITS = re.compile(r"([0-9]{1,18})")
 
 
-def call(node: Call, values: Sequence[Inner], steps: Integers, budget: EvaluationBudget) -> Inner:
+def call(
+    node: Call, values: Sequence[Inner], steps: Integers, budget: EvaluationBudget, annotations: Annotations
+) -> Inner:
     """The value of a call. `values`: of its arguments, whose number and types are checked already."""
     name = node.function
     if name in OVER_TIME:
-        return _over_time(name, values)
+        return _over_time(node, values, annotations)
+    if name.startswith("histogram_"):
+        return _of_histograms(node, values, budget, annotations)
     match name, values:
         case "time", []:
             return steps / 1000
@@ -45,10 +54,10 @@ def call(node: Call, values: Sequence[Inner], steps: Integers, budget: Evaluatio
             return replace(rows, values=np.broadcast_to(steps / 1000, rows.values.shape)).without_name()
         case "sort" | "sort_desc", [SampleRows() as rows]:
             return _sorted(rows, descending=name == "sort_desc")
+        case "sort_by_label" | "sort_by_label_desc", [SampleRows() as rows, *names]:
+            return _sorted_by_labels(rows, [str(name) for name in names], name == "sort_by_label_desc")
         case "absent" | "absent_over_time", [(SampleRows() | Windows()) as found]:
             return _absent(node.arguments[0], found)
-        case "histogram_quantile", [np.ndarray() as q, SampleRows() as rows]:
-            return histogram_quantile(q, rows)
         case "label_join", [SampleRows() as rows, *texts]:
             return _relabeled(rows, relabeling.label_join(*map(str, texts)), budget)
         case "label_replace", [SampleRows() as rows, *texts]:
@@ -67,12 +76,36 @@ def timestamps(windows: Windows) -> SampleRows:
     return SampleRows(windows.samples.labels, times, present).where(present).without_name()
 
 
-def _over_time(name: str, values: Sequence[Inner]) -> SampleRows:
+def _over_time(node: Call, values: Sequence[Inner], annotations: Annotations) -> SampleRows:
     windows = next(value for value in values if isinstance(value, Windows))
-    found, present = OVER_TIME[name](*values)
-    rows = SampleRows(windows.samples.labels, found, present)
-    rows = rows.where(present)
-    return rows if name == "last_over_time" else rows.without_name()
+    found, present = OVER_TIME[node.function](*values)
+    rows = SampleRows(windows.samples.labels, found, present).where(present)
+    if node.function == "quantile_over_time" and isinstance(values[0], np.ndarray):
+        check_quantile(values[0], node.arguments[0], annotations)
+    if node.function in ("rate", "increase"):
+        for labels in rows.labels:
+            annotations.possibly_not_a_counter(labels, node.arguments[0])
+    return rows if node.function in ("first_over_time", "last_over_time") else rows.without_name()
+
+
+def _of_histograms(
+    node: Call, values: Sequence[Inner], budget: EvaluationBudget, annotations: Annotations
+) -> SampleRows:
+    match node.function, values:
+        case "histogram_quantile", [np.ndarray() as q, SampleRows() as rows]:
+            check_quantile(q, node.arguments[0], annotations)
+            return histograms.histogram_quantile(q, histograms.buckets(rows, node.arguments[1], annotations))
+        case "histogram_fraction", [np.ndarray() as low, np.ndarray() as high, SampleRows() as rows]:
+            found = histograms.buckets(rows, node.arguments[2], annotations)
+            return histograms.histogram_fraction(low, high, found)
+        case "histogram_quantiles", [SampleRows() as rows, str() as name, *ranks]:
+            for rank, argument in zip(ranks, node.arguments[2:], strict=True):
+                assert isinstance(rank, np.ndarray)
+                check_quantile(rank, argument, annotations)
+            found = histograms.buckets(rows, node.arguments[0], annotations)
+            budget.hold(len(rows) * len(ranks), rows.steps)
+            return histograms.histogram_quantiles(found, name, ranks)
+    raise AssertionError(node)
 
 
 def _elementwise(name: str, rows: SampleRows, scalars: Sequence[Inner]) -> SampleRows:
@@ -99,6 +132,28 @@ def _sorted(rows: SampleRows, descending: bool) -> SampleRows:
         return rows
     values = -rows.values[:, 0] if descending else rows.values[:, 0]
     return rows.take(np.argsort(values, kind="stable"))
+
+
+def _sorted_by_labels(rows: SampleRows, names: Sequence[str], descending: bool) -> SampleRows:
+    """In natural order of these labels, then of all labels. Steps of a range query have no order to give."""
+    if rows.steps != 1:
+        return rows
+
+    def key(row: int) -> tuple[list[Natural], list[tuple[str, str]]]:
+        labels = rows.labels[row]
+        return [_natural(labels.get(name, "")) for name in names], sorted(labels.items())
+
+    return rows.take(sorted(range(len(rows)), key=key, reverse=descending))
+
+
+def _natural(text: str) -> Natural:
+    """A key by which `a10` follows `a9`: digits count as numbers, and come before other text."""
+    pieces = _DIGITS.split(text)
+    return [
+        (0, int(piece), piece) if odd else (1, 0, piece)
+        for piece, odd in zip(pieces, cycle((False, True)), strict=False)
+        if piece
+    ]
 
 
 def _absent(argument: Node, found: SampleRows | Windows) -> SampleRows:

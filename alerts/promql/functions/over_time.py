@@ -1,7 +1,7 @@
 """Functions of range vectors: windows in, one value a window out.
 
 `OVER_TIME` is the table: name to a function of windows (and scalars, one value a step) that gives values
-and where there are any. All drop the metric's name but `last_over_time`.
+and where there are any. All drop the metric's name but `first_over_time` and `last_over_time`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy as np
 
 from alerts.promql import sums
 from alerts.promql.errors import OperationError
+from alerts.promql.functions import extended
+from alerts.promql.functions.extended import ExtendedWindows
 from alerts.promql.quantiles import quantiles
 from alerts.promql.rows import Flags, Integers
 from alerts.promql.series import Floats
@@ -27,6 +29,29 @@ Result = tuple[Floats, Flags]
 
 def _last(windows: Windows) -> Result:
     return windows.value(windows.end - 1), windows.has_at_least(1)
+
+
+def _first(windows: Windows) -> Result:
+    return windows.value(windows.begin), windows.has_at_least(1)
+
+
+def _time_of_first(windows: Windows) -> Result:
+    return windows.time(windows.begin) / 1000, windows.has_at_least(1)
+
+
+def _time_of_last(windows: Windows) -> Result:
+    return windows.time(windows.end - 1) / 1000, windows.has_at_least(1)
+
+
+def _time_of_extreme(windows: Windows, operation: np.ufunc) -> Result:
+    """The time of the last sample that is the extreme; NaN is one only where there is nothing else."""
+
+    def moment(pieces: Pieces) -> Floats:
+        extreme = pieces.spread(operation.reduceat(pieces.values, pieces.starts))
+        hit = (pieces.values == extreme) | (np.isnan(pieces.values) & np.isnan(extreme))
+        return np.maximum.reduceat(np.where(hit, pieces.times, np.iinfo(np.int64).min), pieces.starts) / 1000
+
+    return windows.each(1, moment)
 
 
 def _count(windows: Windows) -> Result:
@@ -65,15 +90,26 @@ def _changes(windows: Windows) -> Result:
     def differ(before: Floats, after: Floats) -> Flags:
         return (before != after) & ~(np.isnan(before) & np.isnan(after))
 
+    windows = extended.anchored(windows) if isinstance(windows, ExtendedWindows) else windows
     return _steps_where(windows, differ), windows.has_at_least(1)
 
 
 def _resets(windows: Windows) -> Result:
+    windows = extended.anchored(windows) if isinstance(windows, ExtendedWindows) else windows
     return _steps_where(windows, np.greater), windows.has_at_least(1)
 
 
-def _extrapolated(windows: Windows, counter: bool, per_second: bool) -> Result:
-    """`delta`, `increase` and `rate`: the difference of the ends, stretched to the whole window.
+def _change(windows: Windows, counter: bool, per_second: bool) -> Result:
+    """`delta`, `increase` and `rate`."""
+    if isinstance(windows, ExtendedWindows):
+        total, present = extended.change(windows, counter)
+    else:
+        total, present = _extrapolated(windows, counter)
+    return total / (windows.length / 1000) if per_second else total, present
+
+
+def _extrapolated(windows: Windows, counter: bool) -> Result:
+    """The difference of the ends, stretched to the whole window.
 
     It is stretched to an edge of the window when the nearest sample is not much further from it than samples
     are from each other, else by half that distance; and never to before a counter would have been zero.
@@ -91,10 +127,7 @@ def _extrapolated(windows: Windows, counter: bool, per_second: bool) -> Result:
     if counter:
         rising = (change > 0) & (first >= 0)
         to_start = np.where(rising, np.fmin(to_start, covered * (first / change)), to_start)
-    factor = (covered + to_start + to_end) / covered
-    if per_second:
-        factor = factor / (windows.length / 1000)
-    return change * factor, enough
+    return change * ((covered + to_start + to_end) / covered), enough
 
 
 def _reach(distance: Floats, between: Floats) -> Floats:
@@ -145,6 +178,21 @@ def _deviation(windows: Windows) -> Result:
     return np.sqrt(variance), present
 
 
+def _deviation_from_median(windows: Windows) -> Result:
+    """`mad_over_time`: the median distance from the median."""
+
+    def medians(pieces: Pieces, values: Floats) -> Floats:
+        order = np.lexsort((values, ~np.isnan(values), pieces.spread(np.arange(len(pieces.starts)))))
+        half = np.full(len(pieces.starts), 0.5)
+        return quantiles(half, values[order], pieces.starts, pieces.lengths)
+
+    def deviation(pieces: Pieces) -> Floats:
+        median = medians(pieces, pieces.values)
+        return medians(pieces, np.abs(pieces.values - pieces.spread(median)))
+
+    return windows.each(1, deviation)
+
+
 def _quantile(q: Floats, windows: Windows) -> Result:
     def quantile(pieces: Pieces) -> Floats:
         values = pieces.values
@@ -184,8 +232,10 @@ def _predicted(windows: Windows, ahead: Floats) -> Result:
 def _smoothed(windows: Windows, smoothing: Floats, trend: Floats) -> Result:
     """Double exponential smoothing (Holt and Winters, without seasons)."""
     for name, factor in (("smoothing", smoothing), ("trend", trend)):
-        if not ((factor > 0) & (factor < 1)).all():
-            raise OperationError(f"invalid {name} factor, expected one between 0 and 1")
+        if not (inside := (factor > 0) & (factor < 1)).all():
+            raise OperationError(
+                f"invalid {name} factor. Expected: 0 < factor < 1, got: {factor[~inside][0]:f}"
+            )
 
     def smooth(pieces: Pieces) -> Floats:
         weight, slope_weight = smoothing[pieces.column], trend[pieces.column]
@@ -206,21 +256,27 @@ OVER_TIME: dict[str, Callable[..., Result]] = {
     "avg_over_time": _average,
     "changes": _changes,
     "count_over_time": _count,
-    "delta": partial(_extrapolated, counter=False, per_second=False),
+    "delta": partial(_change, counter=False, per_second=False),
     "deriv": _derivative,
-    "holt_winters": _smoothed,
+    "double_exponential_smoothing": _smoothed,
+    "first_over_time": _first,
     "idelta": partial(_last_two, counter=False, per_second=False),
-    "increase": partial(_extrapolated, counter=True, per_second=False),
+    "increase": partial(_change, counter=True, per_second=False),
     "irate": partial(_last_two, counter=True, per_second=True),
     "last_over_time": _last,
+    "mad_over_time": _deviation_from_median,
     "max_over_time": partial(_extreme, operation=np.fmax),
     "min_over_time": partial(_extreme, operation=np.fmin),
     "predict_linear": _predicted,
     "present_over_time": _present,
     "quantile_over_time": _quantile,
-    "rate": partial(_extrapolated, counter=True, per_second=True),
+    "rate": partial(_change, counter=True, per_second=True),
     "resets": _resets,
     "stddev_over_time": _deviation,
     "stdvar_over_time": _variance,
     "sum_over_time": _sum,
+    "ts_of_first_over_time": _time_of_first,
+    "ts_of_last_over_time": _time_of_last,
+    "ts_of_max_over_time": partial(_time_of_extreme, operation=np.fmax),
+    "ts_of_min_over_time": partial(_time_of_extreme, operation=np.fmin),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from alerts.errors import PatternError
@@ -11,14 +10,12 @@ from alerts.matching.regex import compile_replacement
 from alerts.promql.errors import OperationError
 
 #: Characters of a label value made here; nested calls could otherwise grow it without bound.
-MAX_LABEL_VALUE = 256
-
-_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+MAX_LABEL_VALUE = 4096
 
 
 def is_label_name(name: str) -> bool:
-    """Whether a name is a valid label name."""
-    return _NAME.fullmatch(name) is not None
+    """Whether a name is a valid label name: any text that UTF-8 can hold."""
+    return bool(name) and not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def label_join(target: str, separator: str, *sources: str) -> Callable[[Labels], Labels]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from alerts.matching.labels import matches
 from alerts.promql.errors import ParseError
 from alerts.promql.syntax.nodes import (
     Aggregation,
@@ -14,8 +17,16 @@ from alerts.promql.syntax.nodes import (
     StringLiteral,
     Subquery,
     ValueType,
+    chain,
 )
-from alerts.promql.syntax.signatures import AGGREGATION_PARAMETERS, COMPARISONS, FUNCTIONS, SETS, Signature
+from alerts.promql.syntax.signatures import (
+    AGGREGATION_PARAMETERS,
+    COMPARISONS,
+    EDGE_FUNCTIONS,
+    FUNCTIONS,
+    SETS,
+    Signature,
+)
 from alerts.promql.syntax.tokens import error
 
 _ARITHMETIC_TYPES = (ValueType.SCALAR, ValueType.VECTOR)
@@ -29,6 +40,8 @@ def check(node: Node) -> ValueType:
         case StringLiteral():
             return ValueType.STRING
         case Selector():
+            if matches(node.matchers, {}):
+                raise error("vector selector must contain at least one non-empty matcher", node.place)
             return ValueType.VECTOR if node.range is None else ValueType.MATRIX
         case Subquery():
             _require(ValueType.VECTOR, node.inner, "subquery")
@@ -68,12 +81,27 @@ def _call(node: Call) -> ValueType:
     signature = FUNCTIONS[node.function]
     if mistake := _miscounted(signature, len(node.arguments)):
         raise error(f'{mistake} in call to "{node.function}", got {len(node.arguments)}', node.place)
+    if node.function == "info" and len(node.arguments) > 1:  # its selector chooses labels, so any will do
+        if not isinstance(node.arguments[1], Selector) or node.arguments[1].range is not None:
+            raise error("the second argument of info() must be a selector", node.arguments[1].place)
+        node = replace(node, arguments=node.arguments[:1])
     expected = signature.arguments
     if signature.endless:
         expected += expected[-1:] * len(node.arguments)
     for type_, argument in zip(expected, node.arguments, strict=False):
         _require(type_, argument, f'call to function "{node.function}"')
+        _require_edges(node.function, argument)
     return signature.returns
+
+
+def _require_edges(function: str, argument: Node) -> None:
+    """Samples outside the range are only for functions that know how to take them."""
+    if not isinstance(argument, Selector) or argument.edges is None or argument.range is None:
+        return
+    known = EDGE_FUNCTIONS[argument.edges]
+    if function not in known:
+        listed = f"can only be used with: {', '.join(known)} - not with {function}"
+        raise error(f"{argument.edges.value} modifier {listed}", argument.place)
 
 
 def _miscounted(signature: Signature, given: int) -> str:
@@ -87,11 +115,15 @@ def _miscounted(signature: Signature, given: int) -> str:
 
 
 def _binary(node: Binary) -> ValueType:
-    types = [_operand(side, "binary expression") for side in (node.left, node.right)]
-    both_vectors = types == [ValueType.VECTOR, ValueType.VECTOR]
-    if mistake := _misapplied(node, both_vectors, types == [ValueType.SCALAR, ValueType.SCALAR]):
-        raise mistake
-    return ValueType.SCALAR if ValueType.VECTOR not in types else ValueType.VECTOR
+    links = chain(node)
+    found = _operand(links[0].left, "binary expression")
+    for link in links:
+        types = [found, _operand(link.right, "binary expression")]
+        both_vectors = types == [ValueType.VECTOR, ValueType.VECTOR]
+        if mistake := _misapplied(link, both_vectors, types == [ValueType.SCALAR, ValueType.SCALAR]):
+            raise mistake
+        found = ValueType.SCALAR if ValueType.VECTOR not in types else ValueType.VECTOR
+    return found
 
 
 def _misapplied(node: Binary, both_vectors: bool, both_scalars: bool) -> ParseError | None:

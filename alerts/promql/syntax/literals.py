@@ -12,7 +12,7 @@ _DURATION = re.compile(r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?
 #: Maximum absolute Unix time; milliseconds then never overflow.
 MAX_TIMESTAMP_SECONDS = 1e13
 #: Go stores nanoseconds in 63 bits.
-_MAX_DURATION_SECONDS = 2**63 / 1e9
+MAX_DURATION_SECONDS = 2**63 / 1e9
 
 _SIMPLE = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92}
 _ESCAPE = re.compile(
@@ -42,7 +42,7 @@ def duration(token: PromqlToken) -> float:
         raise error(f"not a valid duration: {token}; units descend and come once each", token.place)
     parts = zip(found.groups(), _UNITS.values(), strict=True)
     seconds = sum(int(count) * unit for count, unit in parts if count is not None)
-    if seconds >= _MAX_DURATION_SECONDS:
+    if seconds >= MAX_DURATION_SECONDS:
         raise error(f"duration out of range: {token}", token.place)
     return seconds
 

@@ -44,6 +44,13 @@ class Shift:
     at: float | Anchor | None = None
 
 
+class RangeEdges(Enum):
+    """How a selector treats the edges of its range: exactly at them, from real samples or by interpolation."""
+
+    ANCHORED = "anchored"
+    SMOOTHED = "smoothed"
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """A number literal."""
@@ -68,6 +75,7 @@ class Selector:
     place: Place
     range: float | None = None
     shift: Shift = Shift()
+    edges: RangeEdges | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +115,15 @@ class Matching:
     """Vector matching: by these labels (`on`) or by all others (`ignoring`).
 
     `group`: the "many" side, "left" or "right"; None is one-to-one. `include`: labels copied from the "one" side.
+    `fill_left`, `fill_right`: the value of a sample that is missing on that side; None: no result without it.
     """
 
     labels: tuple[str, ...] = ()
     on: bool = False
     group: str | None = None
     include: tuple[str, ...] = ()
+    fill_left: float | None = None
+    fill_right: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +149,25 @@ class Negation:
 Node = Number | StringLiteral | Selector | Subquery | Call | Aggregation | Binary | Negation
 
 
+def chain(node: Binary) -> list[Binary]:
+    """The operations of a chain such as `a or b or c`, the innermost (leftmost) first; `node` is the last.
+
+    A chain grows to the left without being nested in the text, so its length is no depth: who walks trees
+    must take a chain at once.
+    """
+    links = [node]
+    while isinstance(links[-1].left, Binary):
+        links.append(links[-1].left)
+    return links[::-1]
+
+
 def children(node: Node) -> Iterator[Node]:
-    """The direct subexpressions of a node, from left to right."""
+    """The direct subexpressions of a node, from left to right; of a chain all operands."""
+    if isinstance(node, Binary):
+        links = chain(node)
+        yield links[0].left
+        yield from (link.right for link in links)
+        return
     for field in fields(node):
         value = getattr(node, field.name)
         if isinstance(value, Node):
@@ -154,3 +182,8 @@ def selectors(node: Node) -> Iterator[Selector]:
         yield node
     for child in children(node):
         yield from selectors(child)
+
+
+def begin(node: Node) -> Place:
+    """The place where the text of an expression begins; the place of an operation is its operator."""
+    return chain(node)[0].left.place if isinstance(node, Binary) else node.place

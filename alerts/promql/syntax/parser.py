@@ -1,8 +1,8 @@
-"""Text to expression tree: a Pratt parser for PromQL as of Prometheus 2.42, without native histograms.
+"""Text to expression tree: a Pratt parser for PromQL as of Prometheus 3, without native histograms.
 
-Beyond 2.42 it takes quoted metric and label names (`{"a.b", "c d"="x"}`), durations as numbers and numbers
-as durations. Depth and length are bounded, so no text can make it recurse or run without end; every error
-states line and column. Called by the rule loader and the query API; `checks` then looks at the types.
+Depth and length are bounded, so no text can make it recurse or run without end; every error states line and
+column. Called by the rule loader and the query API; `checks` then looks at the types. What of Prometheus 3 is
+left out is listed in docs/promql.md.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from alerts.errors import PatternError
 from alerts.matching.labels import Matcher
-from alerts.promql.errors import ParseError
 from alerts.promql.series import METRIC_NAME
 from alerts.promql.syntax import literals
 from alerts.promql.syntax.checks import check
+from alerts.promql.syntax.cursor import MAX_DEPTH, too_deep
 from alerts.promql.syntax.nodes import (
     Aggregation,
     Anchor,
@@ -27,6 +27,7 @@ from alerts.promql.syntax.nodes import (
     Node,
     Number,
     Place,
+    RangeEdges,
     Selector,
     Shift,
     StringLiteral,
@@ -38,12 +39,12 @@ from alerts.promql.syntax.signatures import (
     AGGREGATORS,
     COMPARISONS,
     FUNCTIONS,
-    NATIVE_HISTOGRAM_FUNCTIONS,
     SETS,
+    UNSUPPORTED_FUNCTIONS,
 )
-from alerts.promql.syntax.tokens import PromqlToken, TokenKind, error, tokenize
+from alerts.promql.syntax.spans import DurationParser
+from alerts.promql.syntax.tokens import PromqlToken, TokenKind, error
 
-MAX_DEPTH = 100
 _POWERS = (("or",), ("and", "unless"), tuple(COMPARISONS), ("+", "-"), ("*", "/", "%", "atan2"), ("^",))
 #: How strongly an operator binds; equal ones group from the left, `^` from the right.
 POWER = {operator: power for power, operators in enumerate(_POWERS, 1) for operator in operators}
@@ -51,81 +52,48 @@ UNARY = POWER["*"]
 #: Names that cannot be a metric by themselves.
 _RESERVED = frozenset({"bool", "on", "ignoring", "group_left", "group_right", "atan2"})
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_FILLS = {"fill": ("fill_left", "fill_right"), "fill_left": ("fill_left",), "fill_right": ("fill_right",)}
+_EDGES = tuple(edges.value for edges in RangeEdges)
 
 
-def parse(text: str) -> Node:
-    """Parse an expression and check its types. ParseError states what is wrong and where."""
-    parser = _Parser(tokenize(text))
-    tree = parser.whole()
+def parse(text: str, step: float = 0.0, length: float = 0.0) -> Node:
+    """Parse an expression and check its types. ParseError states what is wrong and where.
+
+    `step` and `length`: step and range of the query in seconds, for durations such as `[step()]`; an instant
+    query has neither.
+    """
+    tree = _Parser(text, step, length).whole()
     _bounded(tree)
     check(tree)
     return tree
 
 
 def _bounded(tree: Node) -> None:
-    """A chain of operators makes a deep tree without nesting; whoever walks trees relies on this bound."""
+    """Modifiers make a deep tree without nesting; whoever walks trees relies on this bound."""
     level, depth = [tree], 0
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise _too_deep(tree.place)
+            raise too_deep(tree.place)
         level = [child for node in level for child in children(node)]
 
 
-def _too_deep(place: Place) -> ParseError:
-    return error(f"the expression is nested, or chained, deeper than {MAX_DEPTH}", place)
-
-
-class _Parser:
-    """`_at` is the next token; every method leaves it behind what it took."""
-
-    def __init__(self, tokens: list[PromqlToken]):
-        self._tokens, self._at, self._depth = tokens, 0, 0
-
-    # -- tokens ------------------------------------------------------------------------------------
-
-    @property
-    def _next(self) -> PromqlToken:
-        return self._tokens[self._at]
-
-    def _take(self) -> PromqlToken:
-        token = self._next
-        if token.kind is not TokenKind.END:
-            self._at += 1
-        return token
-
-    def _sees(self, *symbols: str) -> bool:
-        """Whether the next token is one of these symbols or (in any case) keywords."""
-        return self._next.word in symbols
-
-    def _took(self, word: str) -> bool:
-        found = self._sees(word)
-        self._at += found
-        return found
-
-    def _expect(self, word: str, where: str) -> PromqlToken:
-        if not self._sees(word):
-            raise self._unexpected(where, f'"{word}"')
-        return self._take()
-
-    def _unexpected(self, where: str, expected: str) -> ParseError:
-        return error(f"unexpected {self._next} in {where}, expected {expected}", self._next.place)
-
+class _Parser(DurationParser):
     # -- expressions -------------------------------------------------------------------------------
 
     def whole(self) -> Node:
-        if self._next.kind is TokenKind.END:
+        if self._at_end():
             raise error("no expression found in input", self._next.place)
         tree = self._expression(0)
-        if self._at < len(self._tokens) - 1:
+        if self._sees("</", ">/"):
+            raise error(f"{self._next} trims native histograms, which are not supported", self._next.place)
+        if not self._at_end():
             raise self._unexpected("expression", "an operator or the end")
         return tree
 
     def _expression(self, above: int) -> Node:
         """What follows, with all operators that bind stronger than `above`."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise _too_deep(self._next.place)
+        self._deeper(self._next.place)
         left = self._operand()
         while (power := POWER.get(self._next.word, 0)) > above:
             left = self._binary(left, power)
@@ -143,6 +111,38 @@ class _Parser:
         return Binary(operator, left, right, token.place, as_bool, matching)
 
     def _matching(self, operator: str) -> Matching | None:
+        matching, place = self._label_matching(operator), self._next.place
+        fills = self._fills()
+        if fills and operator in SETS:
+            raise error(f'filling in missing samples not allowed for "{operator}" operation', place)
+        if not fills:
+            return matching
+        return replace(
+            matching or Matching(), fill_left=fills.get("fill_left"), fill_right=fills.get("fill_right")
+        )
+
+    def _fills(self) -> dict[str, float]:
+        """`fill(0)`, or `fill_left(0) fill_right(1)`; without a parenthesis these are names of metrics."""
+        fills: dict[str, float] = {}
+        while self._sees(*_FILLS):
+            token = self._take()
+            if not self._sees("("):
+                self._put_back(token)
+                break
+            self._take()
+            if fills.keys() & set(_FILLS[token.word]):
+                raise error(f"{token.word} may not be set multiple times", token.place)
+            fills |= dict.fromkeys(_FILLS[token.word], self._signed_number(token.word))
+            self._expect(")", token.word)
+        return fills
+
+    def _signed_number(self, where: str, what: str = "a number") -> float:
+        sign, token = self._sign(), self._next
+        if token.kind not in (TokenKind.NUMBER, TokenKind.DURATION) and token.word not in ("inf", "nan"):
+            raise self._unexpected(where, what)
+        return sign * literals.number(self._take())
+
+    def _label_matching(self, operator: str) -> Matching | None:
         if not self._sees("on", "ignoring"):
             return None
         on = self._take().word == "on"
@@ -165,7 +165,7 @@ class _Parser:
         if sign.text == "+":
             return inner
         if isinstance(inner, Number):
-            return replace(inner, value=-inner.value)
+            return replace(inner, value=-inner.value, place=sign.place)
         return Negation(inner, sign.place)
 
     def _primary(self) -> tuple[Node, bool]:
@@ -198,8 +198,8 @@ class _Parser:
     # -- calls and aggregations --------------------------------------------------------------------
 
     def _call(self, token: PromqlToken) -> Node:
-        if token.text in NATIVE_HISTOGRAM_FUNCTIONS:
-            raise error(f"{token} needs native histograms, which are not supported", token.place)
+        if token.text in UNSUPPORTED_FUNCTIONS:
+            raise error(f"{token} {UNSUPPORTED_FUNCTIONS[token.text]}", token.place)
         if token.text not in FUNCTIONS:
             raise error(f"unknown function with name {token}", token.place)
         return Call(token.text, self._arguments(), token.place)
@@ -253,25 +253,22 @@ class _Parser:
     def _selector(self, name: PromqlToken | None) -> Selector:
         place = name.place if name else self._next.place
         matchers = [Matcher(METRIC_NAME, "=", name.text)] if name else []
-        named = bool(name)
         if self._took("{"):
             while not self._took("}"):
-                named = self._matcher(matchers) or named
+                self._matcher(matchers)
                 if not self._sees("}"):
                     self._expect(",", "label matching")
-        if named and sum(matcher.name == METRIC_NAME for matcher in matchers) > 1:
+        if name and any(matcher.name == METRIC_NAME for matcher in matchers[1:]):
             raise error("the metric's name must not be set twice", place)
-        if all(matcher.matches({}) for matcher in matchers):
-            raise error("vector selector must contain at least one non-empty matcher", place)
         return Selector(tuple(matchers), place)
 
-    def _matcher(self, found: list[Matcher]) -> bool:
-        """One more matcher; whether it is the metric's quoted name, standing alone."""
+    def _matcher(self, found: list[Matcher]) -> None:
+        """One more matcher; a string that stands alone is the metric's name."""
         quoted = self._next.kind is TokenKind.STRING
         name = self._label_name("label matching")
         if quoted and self._sees(",", "}"):
             found.append(Matcher(METRIC_NAME, "=", name))
-            return True
+            return
         if not self._sees("=", "!=", "=~", "!~"):
             raise self._unexpected("label matching", "one of = != =~ !~")
         operator = self._take().text
@@ -282,21 +279,20 @@ class _Parser:
             found.append(Matcher(name, operator, literals.string(token)))
         except PatternError as mistake:
             raise error(f"the pattern of {name} is invalid: {mistake}", token.place) from None
-        return False
 
     def _modified(self, node: Node, enclosed: bool) -> Node:
         """The operand with all ranges, subqueries, offsets and @ behind it."""
         depth = self._depth
-        while self._sees("[", "offset", "@"):
+        while self._sees("[", "offset", "@", *_EDGES):
             token = self._take()
-            self._depth += 1
-            if self._depth > MAX_DEPTH:
-                raise _too_deep(token.place)
+            self._deeper(token.place)
             if token.text == "[":
                 node = self._ranged(node, enclosed, token.place)
             elif enclosed or not isinstance(node, Selector | Subquery):
                 message = "must follow a selector, a range selector or a subquery"
                 raise error(f"{token.word} modifier {message}", token.place)
+            elif token.word in _EDGES:
+                node = _with_edges(node, RangeEdges(token.word), token.place)
             else:
                 node = replace(node, shift=self._shift(node.shift, token))
             enclosed = False
@@ -304,9 +300,9 @@ class _Parser:
         return node
 
     def _ranged(self, node: Node, enclosed: bool, place: Place) -> Node:
-        length = self._duration("range", positive=True)
+        length = self._positive_duration("range")
         if self._took(":"):
-            step = None if self._sees("]") else self._duration("step of a subquery", positive=True)
+            step = None if self._sees("]") else self._positive_duration("step of a subquery")
             self._expect("]", "subquery")
             return Subquery(node, length, step, place)
         if not self._sees("]"):
@@ -314,8 +310,8 @@ class _Parser:
         self._take()
         if enclosed or not isinstance(node, Selector) or node.range is not None:
             raise error("ranges only allowed for vector selectors", place)
-        if node.shift != Shift():
-            raise error("no offset or @ modifiers allowed before range", place)
+        if node.shift != Shift() or node.edges is not None:
+            raise error("no offset, @, anchored or smoothed modifiers allowed before range", place)
         return replace(node, range=length)
 
     def _shift(self, shift: Shift, token: PromqlToken) -> Shift:
@@ -325,8 +321,7 @@ class _Parser:
             return replace(shift, at=self._moment())
         if shift.offset is not None:
             raise error("offset may not be set multiple times", token.place)
-        sign = self._sign()
-        return replace(shift, offset=sign * self._duration("offset"))
+        return replace(shift, offset=self._offset())
 
     def _moment(self) -> float | Anchor:
         if self._sees("start", "end"):
@@ -334,24 +329,16 @@ class _Parser:
             self._expect("(", "@")
             self._expect(")", "@")
             return anchor
-        sign, token = self._sign(), self._take()
-        if token.kind not in (TokenKind.NUMBER, TokenKind.DURATION) and token.word not in ("inf", "nan"):
-            raise error(f"unexpected {token} in @, expected a timestamp", token.place)
-        at = sign * literals.number(token)
+        place, at = self._next.place, self._signed_number("@", "a timestamp")
         if math.isnan(at) or abs(at) > literals.MAX_TIMESTAMP_SECONDS:
-            raise error(f"timestamp out of bounds for @ modifier: {at}", token.place)
+            raise error(f"timestamp out of bounds for @ modifier: {at}", place)
         return at
 
-    def _sign(self) -> int:
-        if not self._sees("+", "-"):
-            return 1
-        return -1 if self._take().text == "-" else 1
 
-    def _duration(self, where: str, positive: bool = False) -> float:
-        token = self._next
-        if token.kind not in (TokenKind.DURATION, TokenKind.NUMBER):
-            raise self._unexpected(where, "a duration")
-        seconds = literals.duration(self._take())
-        if positive and seconds <= 0:
-            raise error("duration must be greater than 0", token.place)
-        return seconds
+def _with_edges(node: Selector | Subquery, edges: RangeEdges, place: Place) -> Selector:
+    if isinstance(node, Subquery) or (node.range is None and edges is RangeEdges.ANCHORED):
+        kinds = "range selectors" + " and instant selectors" * (edges is RangeEdges.SMOOTHED)
+        raise error(f"{edges.value} modifier can only be used with {kinds}", place)
+    if node.edges is not None:
+        raise error("anchored and smoothed modifiers may be set only once", place)
+    return replace(node, edges=edges)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from alerts.promql.syntax.nodes import ValueType
+from alerts.promql.syntax.nodes import RangeEdges, ValueType
 
 _SCALAR, _VECTOR, _MATRIX, _STRING = ValueType.SCALAR, ValueType.VECTOR, ValueType.MATRIX, ValueType.STRING
 
@@ -31,19 +31,24 @@ FUNCTIONS: dict[str, Signature] = {
     ),
     **_each(
         Signature((_MATRIX,)),
-        "absent_over_time avg_over_time changes count_over_time delta deriv idelta increase irate last_over_time"
-        " max_over_time min_over_time present_over_time rate resets stddev_over_time stdvar_over_time"
-        " sum_over_time",
+        "absent_over_time avg_over_time changes count_over_time delta deriv first_over_time idelta increase irate"
+        " last_over_time mad_over_time max_over_time min_over_time present_over_time rate resets stddev_over_time"
+        " stdvar_over_time sum_over_time ts_of_first_over_time ts_of_last_over_time ts_of_max_over_time"
+        " ts_of_min_over_time",
     ),
     **_each(
         Signature((_VECTOR,), optional=1),
         "day_of_month day_of_week day_of_year days_in_month hour minute month year",
     ),
     **_each(Signature((_VECTOR, _SCALAR)), "clamp_max clamp_min"),
-    **_each(Signature((), returns=_SCALAR), "pi time"),
+    **_each(Signature((), returns=_SCALAR), "end pi range start step time"),
     "clamp": Signature((_VECTOR, _SCALAR, _SCALAR)),
+    **_each(Signature((_VECTOR, _STRING), optional=1, endless=True), "sort_by_label sort_by_label_desc"),
+    "double_exponential_smoothing": Signature((_MATRIX, _SCALAR, _SCALAR)),
+    "histogram_fraction": Signature((_SCALAR, _SCALAR, _VECTOR)),
     "histogram_quantile": Signature((_SCALAR, _VECTOR)),
-    "holt_winters": Signature((_MATRIX, _SCALAR, _SCALAR)),
+    "histogram_quantiles": Signature((_VECTOR, _STRING, _SCALAR), endless=True),
+    "info": Signature((_VECTOR, _VECTOR), optional=1),
     "label_join": Signature((_VECTOR, _STRING, _STRING, _STRING), optional=1, endless=True),
     "label_replace": Signature((_VECTOR, _STRING, _STRING, _STRING, _STRING)),
     "predict_linear": Signature((_MATRIX, _SCALAR)),
@@ -53,12 +58,24 @@ FUNCTIONS: dict[str, Signature] = {
     "vector": Signature((_SCALAR,)),
 }
 
-#: Functions of native histograms, which are not supported.
-NATIVE_HISTOGRAM_FUNCTIONS = frozenset(
-    "histogram_avg histogram_count histogram_fraction histogram_sum".split()
-)
+#: What of Prometheus 3 is left out, each with the reason that its error states.
+UNSUPPORTED_FUNCTIONS = {
+    **dict.fromkeys(
+        "histogram_avg histogram_count histogram_stddev histogram_stdvar histogram_sum".split(),
+        "needs native histograms, which are not supported",
+    ),
+    "holt_winters": "was renamed to double_exponential_smoothing in Prometheus 3",
+}
+#: Functions that take ranges with edges.
+EDGE_FUNCTIONS = {
+    RangeEdges.ANCHORED: ("changes", "delta", "increase", "rate", "resets"),
+    RangeEdges.SMOOTHED: ("delta", "increase", "rate"),
+}
 #: Aggregations with a parameter, and its type.
-AGGREGATION_PARAMETERS = {"topk": _SCALAR, "bottomk": _SCALAR, "quantile": _SCALAR, "count_values": _STRING}
+AGGREGATION_PARAMETERS = {
+    **dict.fromkeys("topk bottomk quantile limitk limit_ratio".split(), _SCALAR),
+    "count_values": _STRING,
+}
 AGGREGATORS = frozenset(
     {"sum", "min", "max", "avg", "count", "group", "stddev", "stdvar", *AGGREGATION_PARAMETERS}
 )

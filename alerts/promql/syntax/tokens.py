@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from alerts.promql.errors import ParseError
 from alerts.promql.syntax.nodes import Place
 
-MAX_LENGTH = 64 * 1024
+#: Grafana makes long expressions of a variable with many values; reading one this long takes about a second.
+MAX_LENGTH = 256 * 1024
 
 
 class TokenKind(Enum):
@@ -54,7 +56,7 @@ _TOKEN = re.compile(
   | (?P<NUMBER>   0[xX][0-9a-fA-F_]+ | (?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)? )
   | (?P<STRING>   "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' | `[^`]*` )
   | (?P<NAME>     [a-zA-Z_:][a-zA-Z0-9_:]* )
-  | (?P<SYMBOL>   =~ | !~ | == | != | >= | <= | [-+*/%^=<>(){}\[\],:@] )
+  | (?P<SYMBOL>   =~ | !~ | == | != | >= | <= | </ | >/ | [-+*/%^=<>(){}\[\],:@] )
     """,
     re.VERBOSE,
 )
@@ -62,13 +64,13 @@ _TOKEN = re.compile(
 _COLON = re.compile(r"(?P<SYMBOL>:)")
 
 
-def tokenize(text: str) -> list[PromqlToken]:
-    """All tokens, the last one END. ParseError where something cannot be one."""
+def tokenize(text: str) -> Iterator[PromqlToken]:
+    """All tokens, the last one END, each read when it is asked for. ParseError where something cannot be one."""
     lines = _Lines(text)
     if len(text) > MAX_LENGTH:
         message = f"an expression may have {MAX_LENGTH} characters, not {len(text)}"
         raise ParseError(message, 1, 1)
-    tokens, at, bracketed = [], _after_blank(text, 0), False
+    at, bracketed = _after_blank(text, 0), False
     while at < len(text):
         found = (bracketed and _COLON.match(text, at)) or _TOKEN.match(text, at)
         if not found:
@@ -77,9 +79,9 @@ def tokenize(text: str) -> list[PromqlToken]:
         if token.kind is TokenKind.NUMBER and (text[found.end() : found.end() + 1] or " ").isalnum():
             raise error(f"bad number or duration {text[at : found.end() + 1]!r}", token.place)
         bracketed = token.text == "[" or (bracketed and token.text != "]")
-        tokens.append(token)
+        yield token
         at = _after_blank(text, found.end())
-    return [*tokens, PromqlToken(TokenKind.END, "", lines.place(len(text)))]
+    yield PromqlToken(TokenKind.END, "", lines.place(len(text)))
 
 
 def error(message: str, place: Place) -> ParseError:

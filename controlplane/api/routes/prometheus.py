@@ -13,10 +13,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from alerts.durations import DAY_SECONDS
+from alerts.promql.annotations import Annotations
 from alerts.promql.errors import LimitError, OperationError, ParseError, PromQLError
 from alerts.promql.evaluator import LOOKBACK_SECONDS, evaluate, evaluate_range
 from alerts.promql.limits import DEFAULT_LIMITS, Limits
-from alerts.promql.series import SeriesSource
+from alerts.promql.series import SeriesSource, Value
 from alerts.promql.syntax.nodes import Node
 from alerts.promql.syntax.parser import parse
 from controlplane.api import intake, prometheus, prometheus_form, prometheus_series
@@ -24,7 +25,7 @@ from controlplane.api.deps import ControlPlaneDep
 from controlplane.api.error_formats import route_class
 from controlplane.api.limiter import EvaluationLimiter, LimiterTimeout
 from controlplane.api.prometheus import PrometheusError
-from controlplane.api.prometheus_form import Form
+from controlplane.api.prometheus_form import Form, QueryRange
 from controlplane.app import ControlPlane
 
 MAX_EVALUATIONS = 4  # concurrent
@@ -106,30 +107,37 @@ def _prometheus_errors(limits: Limits = DEFAULT_LIMITS) -> Iterator[None]:
 
 QUERY = ("query", "time", "timeout", "limit", "lookback_delta")
 QUERY_RANGE = ("query", "start", "end", "step", "timeout", "limit", "lookback_delta")
-Evaluate = Callable[[Node, SeriesSource, float, Limits, list[str]], bytes]
+Evaluate = Callable[[Node, SeriesSource, float, Limits, Annotations], Value]
 
 
-def _evaluated(plane: ControlPlane, form: Form, at: float, evaluation: Evaluate) -> Response:
-    lookback = form.duration("lookback_delta", 0.0)
+def _evaluated(
+    plane: ControlPlane, form: Form, at: float, evaluation: Evaluate, times: QueryRange | None = None
+) -> Response:
+    """`at`: the time of the query or the end of its range; `times`: of a range query."""
+    limit, lookback = form.limit(), form.duration("lookback_delta", 0.0)
     asked = form.duration("timeout", DEFAULT_LIMITS.seconds)
     seconds = asked if asked < DEFAULT_LIMITS.seconds else DEFAULT_LIMITS.seconds  # NaN is no limit
     limits = Limits(seconds=seconds, points=prometheus_form.MAX_POINTS + 1)
     notes: list[str] = []
+    annotations = Annotations()
     source = plane.series.source(_live_at(plane, at), notes)
+    span = (times.step, times.end - times.start) if times else ()
     with _prometheus_errors(limits):
-        node = parse(form.text("query"))
-        return _answer(
-            evaluation(node, source, lookback if lookback > 0 else LOOKBACK_SECONDS, limits, notes)
-        )
+        node = parse(form.text("query"), *span)
+        found = evaluation(node, source, lookback if lookback > 0 else LOOKBACK_SECONDS, limits, annotations)
+    warnings = [*notes, *annotations.warnings]
+    return _answer(prometheus.result(found, at, limit, warnings, annotations.infos))
 
 
 @router.get("/query", summary="Instant query", openapi_extra=described(*QUERY), dependencies=LIMITED)
 @router.post("/query", summary="Instant query", openapi_extra=described(*QUERY), dependencies=LIMITED)
 def query(plane: ControlPlaneDep, form: FormDep) -> Response:
-    limit, at = form.limit(), form.moment("time", _now(plane))
+    at = form.moment("time", _now(plane))
 
-    def instant(node: Node, source: SeriesSource, lookback: float, limits: Limits, notes: list[str]) -> bytes:
-        return prometheus.result(evaluate(node, source, at, lookback, limits), at, limit, notes)
+    def instant(
+        node: Node, source: SeriesSource, lookback: float, limits: Limits, annotations: Annotations
+    ) -> Value:
+        return evaluate(node, source, at, lookback, limits, annotations=annotations)
 
     return _evaluated(plane, form, at, instant)
 
@@ -142,14 +150,16 @@ def query(plane: ControlPlaneDep, form: FormDep) -> Response:
 )
 def query_range(plane: ControlPlaneDep, form: FormDep) -> Response:
     """At most 11 000 points per series."""
-    limit, times = form.limit(), prometheus_form.stretch(form)
+    times = prometheus_form.stretch(form)
 
-    def ranged(node: Node, source: SeriesSource, lookback: float, limits: Limits, notes: list[str]) -> bytes:
+    def ranged(
+        node: Node, source: SeriesSource, lookback: float, limits: Limits, annotations: Annotations
+    ) -> Value:
         prometheus_form.require_range_query(node)
-        found = evaluate_range(node, source, times.start, times.end, times.step, lookback, limits)
-        return prometheus.result(found, times.end, limit, notes)
+        span = times.start, times.end, times.step
+        return evaluate_range(node, source, *span, lookback, limits, annotations=annotations)
 
-    return _evaluated(plane, form, times.end, ranged)
+    return _evaluated(plane, form, times.end, ranged, times)
 
 
 # -- metadata --------------------------------------------------------------------------------------

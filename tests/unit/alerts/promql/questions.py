@@ -73,7 +73,7 @@ class Questions:
             case "rate" | "increase":
                 counter = self._selector(_COUNTERS)
                 return f"{name}({counter}[{self._one(_RANGES)}]{self._modifier()})"
-            case "holt_winters":
+            case "double_exponential_smoothing":
                 return f"{name}({self._range(depth)}, {self._one(('0.1', '0.5', '0.9'))}, 0.3)"
         return f"{name}({self._range(depth)})"
 

@@ -167,3 +167,29 @@ def test_an_evaluation_error_has_the_position_of_the_operator() -> None:
     with pytest.raises(EvaluationError) as caught:
         evaluate(parse('x{n="1"}\n  + on () x'), MANY, 300.0)
     assert (caught.value.line, caught.value.column) == (2, 3)
+
+
+def test_a_chain_of_thousands_of_operands_is_evaluated() -> None:
+    names = " or ".join(f'x{{n="{n}"}}' for n in range(3_000))
+    found = evaluate(parse(names), MANY, 300.0)
+    assert isinstance(found, Vector)
+    assert sorted(sample.value for sample in found) == [float(n) for n in range(20)]
+
+
+def test_an_error_in_a_chain_has_the_place_of_its_operator() -> None:
+    with pytest.raises(EvaluationError) as caught:
+        evaluate(parse("x + x + on () x + x"), MANY, 300.0)
+    assert (caught.value.line, caught.value.column) == (1, 7)
+
+
+def test_a_smoothed_selector_asks_for_what_follows_it_too() -> None:
+    assert spans("x smoothed") == [(700.0, 1300.0)]
+    assert spans("rate(x[1m] smoothed)") == [(640.0, 1300.0)]
+    assert spans("rate(x[1m] anchored)") == [(640.0, 1000.0)]
+
+
+def test_a_label_may_have_any_name() -> None:
+    found = evaluate(parse('count_values("a-b", x{n="1"})'), MANY, 300.0)
+    assert found == Vector([Sample({"a-b": "1"}, 1.0)])
+    found = evaluate(parse('sum by ("a.b") (label_replace(x{n="1"}, "a.b", "$1", "n", "(.*)"))'), MANY, 300.0)
+    assert found == Vector([Sample({"a.b": "1"}, 1.0)])

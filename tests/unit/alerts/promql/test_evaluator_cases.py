@@ -19,9 +19,10 @@ Line = tuple[dict[str, str], list[float | None]]
 
 
 def answer(case: Case) -> Value:
-    source, node = SeriesInMemory(case.series), parse(case.text)
+    source = SeriesInMemory(case.series)
     if case.end is None:
-        return evaluate(node, source, case.start)
+        return evaluate(parse(case.text), source, case.start)
+    node = parse(case.text, case.step, case.end - case.start)
     return evaluate_range(node, source, case.start, case.end, case.step)
 
 

@@ -13,7 +13,7 @@ SAMPLE = DATA / "promql" / "sample.promqltest"
 def test_it_reports_failures_with_file_and_line_and_counts_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(SAMPLE)]) == 1
     reported = capsys.readouterr().out.splitlines()
-    assert reported[-1] == "5 passed, 2 failed, 2 skipped"
+    assert reported[-1] == "7 passed, 3 failed, 2 skipped"
     assert f'{SAMPLE}:24: eval instant at 4m up{{job="a"}}' in reported
     assert f"{SAMPLE}:27: eval instant at 4m sum(up)" in reported
     assert "skipped 1: native histograms" in reported

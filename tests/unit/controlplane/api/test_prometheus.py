@@ -305,3 +305,10 @@ def test_a_client_takes_us_for_prometheus_and_new_enough() -> None:
 )
 def test_every_error_of_ours_has_a_type_that_clients_know(error: Any, kind: str) -> None:
     assert prometheus.failure(error) == {"status": "error", "errorType": kind, "error": "no"}
+
+
+def test_warnings_and_infos_stand_beside_the_data() -> None:
+    body = json.loads(prometheus.result(Scalar(1.0), 1.0, 0, ["slow"], ["perhaps no counter"]))
+    assert body["warnings"] == ["slow"]
+    assert body["infos"] == ["perhaps no counter"]
+    assert "infos" not in json.loads(prometheus.result(Scalar(1.0), 1.0))
