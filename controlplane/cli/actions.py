@@ -142,7 +142,7 @@ def no_start_after_stop(query: dict[str, Any]) -> str | None:
     if query.get("actions_allowed") == "stop":
         return "its driver allows stops only (CONTROLPLANE_ACTIONS=stop)"
     if restart.get("how") == "needs_factory":
-        return f"it needs a factory: {restart.get('reason') or 'its writer cannot be reused'}"
+        return str(restart.get("reason") or "it needs a factory, as its writer cannot be reused")
     return None
 
 

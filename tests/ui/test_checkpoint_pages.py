@@ -162,7 +162,8 @@ def test_a_restart_requests_a_check_and_shows_where_it_resumes(
     on_query(app, FINE)
     app.button(key="ask_restart").click().run()
     assert [identity for identity, _ in world.checkpoints.requests] == [FINE]
-    assert "checking again" in texts(app)
+    assert "checking again" in texts(app) and "A start waits for the result" in texts(app)
+    assert "The next start resumes at batch" not in texts(app).partition("A start waits")[2]
     assert not app.button(key="ask_yes").disabled  # usable meanwhile
     later(app, client, 2)
     assert "The next start resumes at batch 1234." in texts(app)
@@ -191,6 +192,18 @@ def test_a_stop_requests_no_check(app: AppTest, world: World) -> None:
     app.button(key="ask_stop").click().run()
     assert world.checkpoints.requests == []
     assert "checking again" not in texts(app)
+
+
+def test_a_stop_that_no_start_can_follow_is_announced(app: AppTest, world: World) -> None:
+    world.details[FINE] = {
+        "restart": {"how": "needs_factory", "reason": "the query has no checkpointLocation"}
+    }
+    on_query(app, FINE)
+    app.button(key="ask_stop").click().run()
+    (warning,) = app.warning
+    assert "cannot be started again from here. The query has no checkpointLocation." in warning.value.replace(
+        "\\", ""
+    )
 
 
 def test_after_a_refusal_for_the_checkpoint_the_start_can_be_forced(

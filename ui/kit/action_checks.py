@@ -55,7 +55,9 @@ def _never(action: str, query: Json) -> str | None:
 
 def no_start_after_stop(query: Json) -> str | None:
     """Why the query could not be started again after a stop, in sentences; None if it could."""
-    refusal = _never("start", query)
+    refusal, restart = _never("start", query), query.get("restart") or {}
+    if refusal and restart.get("how") == "needs_factory" and restart.get("reason"):
+        refusal = f"{str(restart['reason'])[:1].upper()}{str(restart['reason'])[1:]}."
     return f"The query cannot be started again from here. {refusal}" if refusal else None
 
 
@@ -101,7 +103,7 @@ def consequences(
     if action == "stop":
         rows += [
             ("Checkpoint", _checkpoint(query)),
-            ("Afterwards", no_start_after_stop(query) or "The query stays stopped until it is started."),
+            ("Afterwards", _afterwards(query)),
         ]
     else:
         rows += [("Resumes", _resumes(query)), ("Started by", _started_by(query)), ("Done when", _DONE)]
@@ -152,6 +154,11 @@ def _checkpoint(query: Json) -> str:
         return "It is temporary and is deleted with the run: a later start begins anew."
     path = facts.get("checkpoint")
     return f"{path} stays: a later start resumes from it." if path else "It stays; its path is unknown."
+
+
+def _afterwards(query: Json) -> str:
+    final = no_start_after_stop(query) is not None
+    return "The query stays stopped." if final else "The query stays stopped until it is started."
 
 
 def _alerts(action: str, names: Sequence[str]) -> str:

@@ -65,7 +65,8 @@ FACTORY = {"restart": {"how": "needs_factory", "reason": "the writer has been us
 @pytest.mark.parametrize(
     ("query", "warned"),
     [
-        (FACTORY, "needs a factory: the writer has been used for another query"),
+        (FACTORY, "cannot be started again from here: the writer has been used for another query"),
+        ({"restart": {"how": "needs_factory", "reason": None}}, "it needs a factory"),
         ({"actions_allowed": "stop", "restart": {"how": "reuse"}}, "CONTROLPLANE_ACTIONS=stop"),
         ({"actions_allowed": "all", "restart": {"how": "reuse"}}, None),
         (Unreachable("no answer"), None),

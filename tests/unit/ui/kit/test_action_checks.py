@@ -61,15 +61,17 @@ def test_a_drain_lets_the_batch_finish() -> None:
     [
         (
             {"restart": {"how": "needs_factory", "reason": "the writer was reused"}},
-            "Needs a factory: the writer",
+            "The writer was reused.",
         ),
         ({"actions_allowed": "stop"}, "CONTROLPLANE_ACTIONS=stop"),
     ],
 )
 def test_stop_without_a_way_back_is_announced(changes, reason):
-    rows = dict(consequences("stop", factories.detail(**changes), drain=False))
-    assert rows["Afterwards"].startswith("The query cannot be started again from here.")
-    assert reason in rows["Afterwards"]
+    query = factories.detail(**changes)
+    announced = action_checks.no_start_after_stop(query)
+    assert announced.startswith("The query cannot be started again from here.") and reason in announced
+    assert dict(consequences("stop", query, drain=False))["Afterwards"] == "The query stays stopped."
+    assert action_checks.no_start_after_stop(factories.detail()) is None
 
 
 def test_a_start_of_an_ended_query_cancels_no_batch() -> None:
