@@ -17,6 +17,8 @@ from controlplane.demo.scenarios import Trouble
 
 #: Seconds from the start to the first figures on two busy cores; alone it takes about twenty.
 FIRST_FIGURES = 90
+#: The alert on a test machine that is too slow for the demonstration.
+OF_THE_MACHINE = "HostOverloaded"
 
 
 def free_ports(number: int) -> list[int]:
@@ -60,10 +62,14 @@ class Demo:
         return {name: query["status"] for name, query in self.queries().items()}
 
     def pages(self) -> dict[str, set[str]]:
-        """Names of the firing, uninhibited alerts by query, or by application for alerts of a whole driver."""
+        """Names of the firing, uninhibited alerts by query, or by application for alerts of a whole driver.
+
+        Without those on the machine that the tests run on.
+        """
         found: dict[str, set[str]] = {}
         for alert in self.call("alerts?state=firing")["alerts"]:
-            if not alert["inhibited_by"]:
+            causes = {cause["name"] for cause in alert["inhibited_by"]} - {OF_THE_MACHINE}
+            if not causes and alert["name"] != OF_THE_MACHINE:
                 found.setdefault(alert["query"] or alert["app"], set()).add(alert["name"])
         return found
 
