@@ -349,6 +349,7 @@ class QueryView:
     checkpoint: CheckpointSummary | None = None  # the newest inventory's verdict
     change: ShapeChange | None = None  # of the newest run
     host: HostLoad | None = None  # of the run's agent, in its last heartbeat
+    executors: int | None = None  # in that heartbeat
     overload: HostLoad | None = None  # in its last heartbeat that showed an overload
 
 

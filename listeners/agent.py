@@ -107,6 +107,7 @@ class AgentThreads:
         self._adopt_at, self._sweep_at, self._end_at = 0.0, 0.0, math.inf
         self._threads: dict[str, threading.Thread] = {}
         self._started_at = time.monotonic()
+        self._executors: int | None = None
 
     # -- lifecycle -------------------------------------------------------------------------------
 
@@ -301,7 +302,7 @@ class AgentThreads:
                 self._stopping.wait(1.0)  # give the query that has just started time to initialize
 
     def _send_status(self) -> bool:
-        """Ask Spark for the status; True if Spark answers again or no longer."""
+        """Ask Spark for the status; True if Spark answers again or no longer, or has another number of executors."""
         self.reachability.poll_begins()
         try:
             status = self._probe()
@@ -309,7 +310,8 @@ class AgentThreads:
             self._warn("probe", f"Spark did not report the status of its queries: {error}")
             return self.reachability.poll_failed(error)
         self.inbox.put("status", wire.dumps(status))
-        return self.reachability.poll_answered()
+        before, self._executors = self._executors, status.get("executors")
+        return self.reachability.poll_answered() or before != self._executors
 
     def _send_heartbeats(self) -> None:
         while not self._stopping.is_set():

@@ -305,6 +305,7 @@ class Window:
             polls=agent.polls if agent is not None else (),
             change=change if change and change.run_id == row.run.run_id else None,
             host=host_load(info.get("heartbeat")),
+            executors=progress_json.whole(info.get("heartbeat", {}).get("executors")),
             overload=host_load(info.get("overload")),
         )
 

@@ -41,12 +41,27 @@ def judge(
     """
     context = context_at(view, now, limits, listening_since)
     verdict = next(verdict for step in STEPS if (verdict := step(context)) is not None)
-    return replace(verdict, reason=verdict.reason + _missed_heartbeats(context) + _overload(context, verdict))
+    return replace(
+        verdict,
+        reason=verdict.reason
+        + _missed_heartbeats(context)
+        + _overload(context, verdict)
+        + _executors(context, verdict),
+    )
 
 
 def _overload(context: QueryContext, verdict: Verdict) -> str:
     slowed = verdict.status in SLOWED and context.host_is_fresh
     return overload_sentence(context.view.host) if slowed else ""
+
+
+def _executors(context: QueryContext, verdict: Verdict) -> str:
+    """A note while a batch cannot run for lack of executors. Local mode has none; an idle query may need none."""
+    agent = context.view.agent
+    local = agent is None or not agent.master or agent.master.startswith("local")
+    if local or context.view.executors != 0 or verdict.status not in SLOWED or not context.in_batch:
+        return ""
+    return " The driver has no executor, so no task can run."
 
 
 def _missed_heartbeats(context: QueryContext) -> str:

@@ -58,8 +58,9 @@ class Prober:
         """The `data` of a status event. Raises if no session answered.
 
         `listedAt`: when the sessions were asked for their queries, Unix seconds. A query that is not listed
-        had ended by then, or started later. `partial`: some session did not answer, and a query that is not
-        listed may belong to it. Each query has `at`, as its status may be read much later than the list.
+        had ended by then, or started later. `executors`: their number, if Spark reports it. `partial`: some session
+        did not answer, and a query that is not listed may belong to it. Each query has `at`, as its status may be
+        read much later than the list.
         """
         sessions, listed_at = list(self._sessions()), self._clock()
         failures: list[Exception] = []
@@ -77,6 +78,8 @@ class Prober:
         found += [self._describe_ended(entry) for entry in self._unreported_ends(alive)]
         self._registry.trim()
         status: dict[str, Any] = {"queries": found, "listedAt": listed_at}
+        if "executors" in self.driver:
+            status["executors"] = self.driver["executors"]
         return {**status, "partial": True} if failures else status
 
     def _active(self, session: Any) -> list[tuple[Engine, Any, SparkRun]]:

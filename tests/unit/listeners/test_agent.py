@@ -193,6 +193,17 @@ def test_missing_status_does_not_stop_the_heartbeat(made):
     assert heartbeat["actions"] == "all" and heartbeat["spool"]["events"] >= 0
 
 
+def test_heartbeat_reports_lost_executors_at_once(made, monkeypatch):
+    monkeypatch.setattr("listeners.agent.HEARTBEAT_SECONDS", 3600.0)
+    driver = {"executors": 2}
+    transport = ScriptedTransport()
+    agent, _ = made(transport, probe=lambda: {"queries": [], **driver}, figures=lambda: dict(driver))
+    wait_for(lambda: transport.data("status"))
+    driver["executors"] = 0
+    agent.request_probe()
+    wait_for(lambda: transport.data("heartbeat")[-1].get("executors") == 0)
+
+
 def test_heartbeat_reports_a_dead_jvm_and_its_return_at_once(made):
     alive = threading.Event()
 

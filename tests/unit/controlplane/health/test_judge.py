@@ -88,3 +88,25 @@ def test_every_view_gets_a_verdict_without_nan(random_view: QueryView) -> None:
 def test_lag_in_seconds_is_never_negative_and_never_nan(random_view: QueryView) -> None:
     seconds = lag_seconds(random_view, NOW)
     assert seconds is None or seconds >= 0
+
+
+@pytest.mark.parametrize(
+    ("master", "executors", "noted"),
+    [
+        ("spark://m:7077", 0, True),
+        ("k8s://https://m", 0, True),
+        ("spark://m:7077", 1, False),
+        ("spark://m:7077", None, False),
+        ("local[2]", 0, False),
+        (None, 0, False),
+    ],
+)
+def test_a_batch_without_an_executor_is_noted(master: str | None, executors: int | None, noted: bool) -> None:
+    running = long_batch(quiet=10)
+    found = judge(replace(running, agent=agent(master=master), executors=executors), NOW)
+    assert found.reason.endswith(" The driver has no executor, so no task can run.") is noted
+
+
+def test_a_query_that_waits_for_data_needs_no_executor() -> None:
+    waiting = view(agent=agent(master="yarn"), executors=0)
+    assert "executor" not in judge(waiting, NOW).reason

@@ -144,7 +144,7 @@ def test_executors_and_heap_are_kept_while_spark_answers(driver):
     engine = Seen(driver.query, driver, lambda: figures)
     prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
     assert prober.driver == {}
-    prober.probe()
+    assert prober.probe()["executors"] == 2
     assert prober.driver == figures
     engine.driver_figures = lambda session: {}
     prober.probe()
