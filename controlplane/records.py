@@ -106,6 +106,8 @@ class QueryNaming:
 class RunRow:
     """A run with the columns that its verdict needs.
 
+    `first_seq`: the smallest sequence number of the events that its agent sent about it. It orders the runs of one
+    agent, whose times may be corrected differently; None in a row of an older release.
     `ended_by` is the evidence of its end: `terminated` (Spark), else `app_ended` (the end of its driver),
     else inferred: `lost` (another driver replaced it) or `superseded` (by a later run in its own driver).
     Stronger evidence replaces weaker; `lost` stays when the run reports again.
@@ -113,6 +115,7 @@ class RunRow:
 
     run: Run
     last_event_at: float
+    first_seq: int | None = None
     ended_by: str | None = None
     facts: RunFacts = NO_FACTS
     idle_at: float | None = None

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 #: A clock that differs by less is not corrected.
 CLOCK_TOLERANCE_SECONDS = 2.0
 RECENT_OFFSETS = 20
-#: A clock was set back when two requests in a row are this far behind the best known offset, or one request
-#: by more than any network delay. Until this is detected, the agent's events appear too old.
-SET_BACK_SECONDS, MAX_DELAY_SECONDS = 5.0, 60.0
+#: A request may take this long. A clock that seems to be behind by less may be right: the offset is used once all
+#: recent requests agree. A larger one is believed at once.
+MAX_DELAY_SECONDS = 60.0
 MAX_CLOCKS = 10_000
 
 
@@ -67,20 +67,15 @@ class AgentClocks:
         return SenderClock(self, now - sent_at if sane and sent_at is not None else None)
 
     def smallest(self, agent: str, offset: float) -> float:
-        """Record an offset and return the agent's smallest recent one, in seconds."""
+        """Record an offset and return the agent's smallest recent one, in seconds.
+
+        An offset that decreases gives later events earlier times, so a delay must not pass for a clock.
+        """
         with self._lock:
             if agent not in self._recent and len(self._recent) >= MAX_CLOCKS:
                 self._recent.pop(next(iter(self._recent)))
-            recent = self._recent.setdefault(agent, deque(maxlen=RECENT_OFFSETS))
+            recent = self._recent.setdefault(agent, deque([0.0], maxlen=RECENT_OFFSETS))
+            if offset - min(recent) > MAX_DELAY_SECONDS:
+                recent.clear()
             recent.append(offset)
-            best = min(recent)
-            if offset - best > MAX_DELAY_SECONDS:
-                _keep_last(recent, 1)
-            elif len(recent) > 1 and min(recent[-1], recent[-2]) - best > SET_BACK_SECONDS:
-                _keep_last(recent, 2)
             return min(recent)
-
-
-def _keep_last(recent: deque[float], count: int) -> None:
-    while len(recent) > count:
-        recent.popleft()

@@ -301,6 +301,7 @@ def _on_run(
     row = replace(
         row,
         run=replace(run, started_at=started_at, agent=agent, **_batch_range(run, batch_id)),
+        first_seq=_first_seq(row, agent, parsed.event),
         last_event_at=max(row.last_event_at, at),
         # A lost run keeps this mark: it has been counted as a failure and must not be counted again.
         ended_by=row.ended_by if over or row.ended_by == "lost" else None,
@@ -314,7 +315,14 @@ def _new_run(unit: UnitOfWork, parsed: ParsedEvent, query: QueryRow) -> RunRow:
     assert parsed.run_id is not None
     unit.count(query.query_id, "starts")
     run = Run(0, parsed.run_id, query.query_id, parsed.event.agent, started_at=parsed.event.at)
-    return RunRow(run, parsed.event.at)
+    return RunRow(run, parsed.event.at, parsed.event.seq)
+
+
+def _first_seq(row: RunRow, owner: str, event: wire.Event) -> int | None:
+    """The smallest sequence number that the run's owner has used for it."""
+    if event.agent != owner:
+        return row.first_seq
+    return event.seq if row.run.agent != owner else min(event.seq, row.first_seq or event.seq)
 
 
 def _batch_range(run: Run, batch_id: int | None) -> dict[str, Any]:

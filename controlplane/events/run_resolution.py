@@ -8,7 +8,7 @@ replaced it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from controlplane.events import gaps
@@ -29,7 +29,7 @@ JVM_ENDED = "The driver's JVM has ended."
 
 def resolve_runs(unit: UnitOfWork, query_id: str, rows: list[RunRow], now: float) -> None:
     """Determine the newest run, end the older ones that were never reported as ended, and add up the counts."""
-    newest = max((row.run for row in rows), key=lambda run: (run.started_at, run.run_id), default=None)
+    newest = _newest(rows)
     for row in rows:
         _put_end(unit, row, _ended_by(unit, row, newest, now))
     query = unit.queries[query_id]
@@ -46,6 +46,24 @@ def resolve_runs(unit: UnitOfWork, query_id: str, rows: list[RunRow], now: float
     if counts:
         query = replace(query, totals=_added(query.totals, counts))
     unit.put_query(query)
+
+
+def _newest(rows: Iterable[RunRow]) -> Run | None:
+    """The newest run: of each agent the one that it reported last, and of these the one that started last.
+
+    The times of one agent's events may be corrected differently, as its clock becomes better known; their
+    sequence numbers cannot be wrong.
+    """
+    last: dict[str, RunRow] = {}
+    for row in rows:
+        known = last.get(row.run.agent)
+        if known is None or _order_in_agent(row) > _order_in_agent(known):
+            last[row.run.agent] = row
+    return max((row.run for row in last.values()), key=lambda run: (run.started_at, run.run_id), default=None)
+
+
+def _order_in_agent(row: RunRow) -> tuple[int, float, str]:
+    return row.first_seq or 0, row.run.started_at, row.run.run_id
 
 
 def with_naming(query: QueryRow, naming: QueryNaming | None) -> QueryRow:
@@ -76,7 +94,7 @@ def _ended_by(unit: UnitOfWork, row: RunRow, newest: Run | None, now: float) -> 
     # One driver never runs a query twice at a time. Two drivers may, and that must stay visible.
     if newest.agent == row.run.agent:
         return "superseded"
-    return "lost" if now - agent.last_seen_at > DEFAULTS.unresponsive_seconds else None
+    return "lost" if now - agent.last_seen_at > DEFAULTS.silent_seconds else None
 
 
 def _put_end(unit: UnitOfWork, row: RunRow, ended_by: str | None) -> None:

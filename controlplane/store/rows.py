@@ -40,11 +40,10 @@ def agent_row(row: RowMapping) -> AgentRow:
     """A row of `agents` as an AgentRow."""
     info = dict(row["info"])
     labels = info.pop("labels", {})
-    polls = info.pop("polls", None) or ([] if row["polled_at"] is None else [row["polled_at"]])
     return AgentRow(
         agent=Agent(**{name: row[name] for name in AGENT_FIELDS}, labels=labels),
         described_at=row["described_at"],
-        polls=tuple(polls),
+        polls=tuple(row["polls"] or ()),
         end_exception=row["end_exception"],
         pruned_seq=row["pruned_seq"],
         info=info,
@@ -70,6 +69,7 @@ def run_row(row: RowMapping) -> RunRow:
     return RunRow(
         run=run_of(row),
         last_event_at=row["last_event_at"],
+        first_seq=row["first_seq"],
         ended_by=row["ended_by"],
         facts=RunFacts(**row["facts"]),
         idle_at=row["idle_at"],
@@ -99,9 +99,9 @@ def run_of(row: RowMapping) -> Run:
 def agent_values(row: AgentRow) -> dict[str, Any]:
     """The columns of `agents` for this row."""
     values = {name: getattr(row.agent, name) for name in AGENT_FIELDS}
-    extra = {name: getattr(row, name) for name in ("described_at", "end_exception", "pruned_seq")}
-    info = {**row.info, "labels": dict(row.agent.labels), "polls": list(row.polls)}
-    return values | extra | {"polled_at": max(row.polls, default=None), "info": info}
+    extra = ("described_at", "end_exception", "pruned_seq")
+    info = {**row.info, "labels": dict(row.agent.labels)}
+    return values | {name: getattr(row, name) for name in extra} | {"polls": list(row.polls), "info": info}
 
 
 def query_values(row: QueryRow) -> dict[str, Any]:
@@ -119,6 +119,7 @@ def run_values(row: RunRow, query_key: int, agent_key: int) -> dict[str, Any]:
         "query_key": query_key,
         "agent_key": agent_key,
         "started_at": run.started_at,
+        "first_seq": row.first_seq,
         "last_event_at": row.last_event_at,
         "ended_at": run.ended_at,
         "ended_by": row.ended_by,

@@ -212,7 +212,7 @@ def test_two_drivers_that_both_speak_stay_visible() -> None:
     old, new = Driver(), Driver()
     ledger = reported(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 5), now=BEGIN + 6)
     assert end_of(ledger, "r1") == (None, None)
-    tell(ledger, new.progress("q", "r2", 0, at=BEGIN + 60), now=BEGIN + 60)  # the old one has fallen silent
+    tell(ledger, new.progress("q", "r2", 0, at=BEGIN + 95), now=BEGIN + 95)  # the old one has fallen silent
     assert end_of(ledger, "r1")[0] == RunEnd.LOST
 
 
@@ -236,6 +236,15 @@ def test_a_driver_never_runs_a_query_twice_at_a_time() -> None:
 # -- queries ---------------------------------------------------------------------------------------
 
 
+def test_sequence_numbers_order_the_runs_of_a_driver_whatever_their_corrected_times_are() -> None:
+    """The first request took 43 s, so its events were taken for later than they were."""
+    driver = Driver()
+    first = [driver.started("q", "r1", at=BEGIN + 43), driver.terminated("q", "r1", at=BEGIN + 44)]
+    ledger = reported(*first, driver.started("q", "r2", at=BEGIN + 10))
+    assert ledger.queries["q"].newest_run == "r2"
+    assert end_of(ledger, "r2") == (None, None)
+
+
 def test_a_run_belongs_to_the_agent_that_reported_it_first() -> None:
     starter, listener = Driver(), Driver()
     lines = (starter.started("q", "r", at=BEGIN), listener.progress("q", "r", 0, at=BEGIN + 1))
@@ -256,9 +265,8 @@ def test_a_query_is_known_from_its_progress_alone() -> None:
 
 def test_the_newest_event_reports_the_name() -> None:
     driver = Driver()
-    ledger = reported(
-        driver.started("q", "r", name="new", at=BEGIN + 9), driver.started("q", "r0", name="old", at=BEGIN)
-    )
+    old, new = driver.started("q", "r0", name="old"), driver.started("q", "r", name="new")
+    ledger = reported(new, old)
     assert ledger.queries["q"].name == "new"
 
 
