@@ -25,7 +25,7 @@ from controlplane.alerting.evaluation import Evaluation
 from controlplane.alerting.notifier import Notifier
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.alerting.silence_state import SilenceStates
-from controlplane.alerting.views import AlertView, GroupView
+from controlplane.alerting.views import AlertView, FiringAlert, GroupView
 from controlplane.errors import BadRequest, Conflict, NotFound
 from controlplane.records import NotificationLogEntry
 from controlplane.store import alerting as rows
@@ -130,17 +130,17 @@ class AlertQueries:
             notified=self._notifier.notified(item.alert.fingerprint),
         )
 
-    def firing(self, now: float) -> dict[str, tuple[int, str]]:
-        """Number of firing unmuted alerts and highest severity, by query id (or application without one)."""
-        found: dict[str, tuple[int, str]] = {}
+    def firing(self, now: float) -> dict[str, tuple[FiringAlert, ...]]:
+        """The firing unmuted alerts, by query id (or application without one)."""
+        found: dict[str, tuple[FiringAlert, ...]] = {}
         inhibitor, active = self._notifier.inhibitor, self._silence_state.active(now)
         for alert in (item.alert for item in self._evaluation.alerts()):
             about = alert.labels.get("query_id") or alert.labels.get("app", "")
             if alert.state is not AlertState.FIRING or inhibitor.inhibiting(alert.labels):
                 continue
             if not silences.silenced_by(active, alert.labels, now):
-                count, worst = found.get(about, (0, ""))
-                found[about] = count + 1, worse_severity(worst, alert.labels.get("severity", ""))
+                fires = FiringAlert(alert.labels.get("alertname", ""), alert.labels.get("severity", ""))
+                found[about] = (*found.get(about, ()), fires)
         return found
 
     def acknowledge(self, fingerprint: str, actor: str, via: str, comment: str) -> AlertView:

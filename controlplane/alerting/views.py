@@ -14,6 +14,14 @@ from controlplane.records import NotificationLogEntry
 
 
 @dataclass(frozen=True)
+class FiringAlert:
+    """The name and severity of a firing alert that is neither silenced nor inhibited."""
+
+    name: str
+    severity: str
+
+
+@dataclass(frozen=True)
 class AlertView:
     """An alert with its context. `group`: name of its rule group.
 

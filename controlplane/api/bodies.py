@@ -139,8 +139,10 @@ class RecentBody(Body):
 
 
 class QueryBody(Body):
-    """A query. `alerts`: firing alerts of it or its app that are not muted; `alert_severity`: the worst of them.
+    """A query. `alerts`: firing alerts of it or its app that are not muted; `alert_severity`: the worst of them;
+    `firing`: their names, worst first. `reason` is the sentence of the verdict, and it names these alerts.
 
+    Lag and arrival rate are null while the query does not run: what has arrived since is unknown.
     `vanished`: the driver is alive and no longer lists the query. `no_driver`: why no action can reach Spark, and
     what to do instead; null where one can. `lag_rows` is null where offsets do not count rows; `lag_offsets` is in the
     sources' own units, `lag_batches` the same in batches of the recent size; `lag_unknown`: why there is no lag, or
@@ -158,6 +160,7 @@ class QueryBody(Body):
     labels: dict[str, str]
     alerts: int
     alert_severity: str | None
+    firing: list[str]
     vanished: bool
     no_driver: str | None
     agent: str | None

@@ -15,7 +15,6 @@ from controlplane.actions import guards
 from controlplane.api.bodies import (
     ActionBody,
     AgentBody,
-    EventBody,
     FailureBody,
     GapBody,
     OutageBody,
@@ -36,18 +35,20 @@ from controlplane.api.history_bodies import (
 from controlplane.driver_model import HostLoad, Outage
 from controlplane.events.progress import items, number, whole
 from controlplane.health import failures, judge, lag, terminal_status
-from controlplane.health.context import context_at
+from controlplane.health.context import QueryContext, context_at
 from controlplane.health.host import overload
 from controlplane.health.offset_units import lag_rows, row_sources
 from controlplane.health.run_failure import failure_of_run
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.history.model import PastRun, ProgressPoint, TimelineResult
 from controlplane.history.service import HistoryStatus
+from controlplane.metrics.samples import DOWN, NOT_EXPECTED
 from controlplane.model import (
     Action,
     Agent,
     Failure,
     ProgressSample,
+    QueryStatus,
     QueryView,
     Run,
     ShapeChange,
@@ -57,6 +58,7 @@ from controlplane.records import Gap
 from listeners.protocol.wire import rfc3339
 
 RECENT = 30
+LAG_FIELDS = ("lag_rows", "lag_seconds", "lag_offsets", "lag_batches", "arrival_rows_per_second")
 
 
 def stamp(seconds: float | None) -> str | None:
@@ -124,6 +126,7 @@ def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now
         labels=dict(view.labels),
         alerts=0,
         alert_severity=None,
+        firing=[],
         vanished=terminal_status.disappeared(context) is not None,
         no_driver=refusal.reason if (refusal := guards.no_driver(view, context.outage)) else None,
         agent=agent.agent if agent else None,
@@ -133,26 +136,37 @@ def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now
         trigger_interval_seconds=facts.trigger_interval,
         last_progress_at=stamp(last.at if last else None),
         last_event_at=stamp(last_event_at(view)),
-        lag_seconds=finite(context.lag_seconds),
-        lag_offsets=finite(last.lag_offsets if last else None),
-        lag_batches=finite(lag.lag_batches(view.progress)),
-        lag_unknown=judge.lag_unknown(context),
         starts=starts,
         actions_allowed=agent.actions if agent else "none",
         restart=RestartBody(how=facts.restart or "unknown", reason=facts.restart_reason),
         action=action_body(view.action) if view.action else None,
         recent=recent_body(view.progress[-RECENT:], context.row_sources),
-        arrival_rows_per_second=finite(lag.total_arrival_rate(view.progress[-2:], context.row_sources)),
-        **_figures(last, context.row_sources),
+        **_lag(context, verdict.status),
+        **_figures(last),
     )
 
 
-def _figures(last: ProgressSample | None, counting: frozenset[str]) -> dict[str, Any]:
-    names = ("input_rows_per_second", "processed_rows_per_second")
-    figures: dict[str, Any] = {name: finite(getattr(last, name)) if last else None for name in names}
+def _lag(context: QueryContext, status: QueryStatus) -> dict[str, Any]:
+    """What waits at the sources: unknown while the query does not run, as its last batch does not show it."""
+    progress, counting = context.view.progress, context.row_sources
+    if not progress or status in DOWN | NOT_EXPECTED:
+        why = "the query does not run" if progress else None
+        return {**dict.fromkeys(LAG_FIELDS), "lag_unknown": why}
+    figures = (
+        lag_rows(progress[-1], counting),
+        context.lag_seconds,
+        progress[-1].lag_offsets,
+        lag.lag_batches(progress),
+        lag.total_arrival_rate(progress[-2:], counting),
+    )
+    known = dict(zip(LAG_FIELDS, map(finite, figures), strict=True))
+    return {**known, "lag_unknown": judge.lag_unknown(context)}
+
+
+def _figures(last: ProgressSample | None) -> dict[str, Any]:
+    names = {"input_rows_per_second", "processed_rows_per_second"}
     return {
-        **figures,
-        "lag_rows": finite(lag_rows(last, counting)) if last else None,
+        **{name: finite(getattr(last, name)) if last else None for name in names},
         "batch_duration_seconds": finite(last.duration) if last else None,
         "state_rows": last.state_rows if last else None,
         "state_bytes": last.state_bytes if last else None,
@@ -381,10 +395,6 @@ def _progress(
         input_rows=sample.input_rows,
         arrival_rows_per_second=finite(lag.total_arrival_rate(pair, counting)),
         output_rows=sample.output_rows,
-        **{**_figures(sample, counting), "batch_duration_seconds": finite(sample.duration) or 0.0},
+        lag_rows=finite(lag_rows(sample, counting)),
+        **{**_figures(sample), "batch_duration_seconds": finite(sample.duration) or 0.0},
     )
-
-
-def event_body(event: Mapping[str, Any]) -> EventBody:
-    """A stored event with its time in RFC 3339."""
-    return EventBody(**{**event, "at": rfc3339(event["at"])})

@@ -17,7 +17,7 @@ from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, stamp
 
 ROW = set(
     "query_id app name status reason since run_id batch_id labels alerts agent spark_version ui_url trigger"
-    " alert_severity vanished no_driver trigger_interval_seconds last_progress_at last_event_at arrival_rows_per_second"
+    " alert_severity firing vanished no_driver trigger_interval_seconds last_progress_at last_event_at arrival_rows_per_second"
     " input_rows_per_second processed_rows_per_second"
     " batch_duration_seconds lag_rows lag_offsets lag_batches lag_unknown"
     " lag_seconds state_rows state_bytes watermark starts actions_allowed restart"

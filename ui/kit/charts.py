@@ -101,11 +101,20 @@ def ranges(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]
     divisor, unit = _scale(frame, names, kind)
     option = _option(_scaled(frame, {name: name for name in names}, divisor), window, unit)
     option["series"] = [
-        _line(name, LINE_COLORS[place % len(LINE_COLORS)], unit, area=len(names) == 1)
+        {
+            **_line(name, LINE_COLORS[place % len(LINE_COLORS)], unit, area=len(names) == 1),
+            "showSymbol": has_single_points(frame[name]),
+        }
         for place, name in enumerate(names)
     ]
     option["legend"]["show"] = len(names) > 1
     return _marked(option, starts)
+
+
+def has_single_points(values: pd.Series) -> bool:
+    """Whether a known value has no known neighbor: a line without symbols does not show it."""
+    known = values.notna()
+    return bool((known & ~known.shift(1, fill_value=False) & ~known.shift(-1, fill_value=False)).any())
 
 
 def _scale(frame: pd.DataFrame, columns: list[str], kind: str) -> tuple[float, str]:

@@ -86,7 +86,8 @@ def draw_charts(
     starts = frames.run_starts(frame)
     with st.grid(2, min_column_width=420, gap="xsmall"):
         _chart("rates", "Rows per second", charts.rates(frame, window, starts), frame)
-        _chart("lag", "Backlog", charts.backlog(frame, window, starts), frame.dropna(subset="lag_rows"))
+        backlog = charts.backlog(frame, window, starts)
+        _chart("lag", "Backlog", backlog, frame.dropna(subset="lag_rows"), has_progress=not frame.empty)
         durations = charts.durations(frame, window, starts, trigger)
         _chart("durations", f"Batch duration by phase{_trigger_legend(trigger)}", durations, frame)
         if has_state(query, frame):
@@ -110,13 +111,21 @@ ALT_TEXTS = {
     "durations": "Batch duration",
     "state": "State size",
 }
-EMPTY_TEXTS = {"lag": "No source reports a backlog in rows.", "state": "No stateful operator."}
+NO_PROGRESS = "No progress in this range."
+EMPTY_TEXTS = {"lag": "No source reports a backlog in rows."}
 
 
-def _chart(key: str, title: str, option: charts.Option, known: pd.DataFrame) -> None:
+def empty_text(key: str, has_progress: bool) -> str:
+    """Why a chart has nothing to draw. A query that failed before this range may have a backlog and state."""
+    return EMPTY_TEXTS.get(key, NO_PROGRESS) if has_progress else NO_PROGRESS
+
+
+def _chart(
+    key: str, title: str, option: charts.Option, known: pd.DataFrame, has_progress: bool = True
+) -> None:
     with _card(title):
         if known.empty:
-            st.caption(EMPTY_TEXTS.get(key, "No progress in this range."))
+            st.caption(empty_text(key, has_progress))
             return
         st.echarts_chart(option, key=f"chart_{key}", height=CHART_HEIGHT, alt=f"{ALT_TEXTS[key]} over time")
 
@@ -125,7 +134,7 @@ def _range(panel: ChartPanel, answer: Json | None, window: tuple[float, float], 
     every = series_queries.step(window[1] - window[0])
     frame = series_queries.table(answer, panel, window, every)
     with _card(panel.title):
-        if frame.empty:
+        if frame.drop(columns="time").isna().all(axis=None):
             st.caption(panel.empty_text)
             return
         option = charts.ranges(frame, window, starts, series_queries.unit(panel.metrics[0]))

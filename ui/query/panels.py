@@ -62,11 +62,9 @@ def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
     arriving = query.get("arrival_rows_per_second")
     arrival = "arrival rate unknown" if arriving is None else f"arrival rate {units.rate(arriving)}"
     watermark = units.since(query.get("watermark"), now)
-    waiting = "at the last report" if ended else "not read yet"
-    oldest = "at the last report" if ended else "of the oldest unread row"
     return [
-        ("Backlog", *_backlog(query, waiting)),
-        ("Backlog age", units.span(seconds), "unknown" if seconds is None else oldest),
+        ("Backlog", *_backlog(query)),
+        ("Backlog age", units.span(seconds), "unknown" if seconds is None else "of the oldest unread row"),
         (
             "Input rate",
             units.rate(query.get("input_rows_per_second")),
@@ -78,14 +76,14 @@ def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
     ]
 
 
-def _backlog(query: Json, waiting: str) -> tuple[str, str]:
+def _backlog(query: Json) -> tuple[str, str]:
     """Rows, or batches where offsets do not count rows; and a note."""
     rows, offsets = query.get("lag_rows"), units.number(query.get("lag_offsets"))
     unknown = one_line(query.get("lag_unknown") or "no latest offset reported")
     if rows is not None:
-        return units.count(rows, "rows"), waiting
+        return units.count(rows, "rows"), "not read yet"
     if not offsets:
-        return units.UNKNOWN if offsets is None else "none", unknown if offsets is None else waiting
+        return units.UNKNOWN if offsets is None else "none", unknown if offsets is None else "not read yet"
     batches = units.number(query.get("lag_batches"))
     distance = units.count(offsets, "offsets")
     return (

@@ -17,6 +17,7 @@ from alerts.matching.labels import Matcher, matches, parse_matchers
 from controlplane.api import render
 from controlplane.api.bodies import (
     ChangeBody,
+    EventBody,
     EventsBody,
     FactsBody,
     FailureBody,
@@ -189,4 +190,6 @@ def get_events(
     view_of(plane, query_id)
     with plane.reading() as conn:
         events, following = event_rows.read_events(conn, query_id, after, limit, type)
-    return EventsBody(events=[render.event_body(event) for event in events], next=following)
+    return EventsBody(
+        events=[EventBody(**{**event, "at": rfc3339(event["at"])}) for event in events], next=following
+    )

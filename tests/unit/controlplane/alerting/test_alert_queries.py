@@ -11,7 +11,7 @@ from alerts.matching.labels import parse_matchers
 from alerts.silences import Silence, SilenceState
 from controlplane.alerting import alert_queries as module
 from controlplane.alerting.alert_queries import worse_severity
-from controlplane.alerting.views import AlertView
+from controlplane.alerting.views import AlertView, FiringAlert
 from controlplane.errors import BadRequest, Conflict, NotFound
 from controlplane.store.tables import audit
 from tests.unit.controlplane.alerting.conftest import ROUTES, AlertingServices
@@ -85,9 +85,10 @@ def test_firing_counts_what_is_not_muted_by_query_or_application(services: Alert
     fire(services, "up", "slow")
     services.series.set("up", 0, app="shop", query_id="q")
     services.tick()
-    assert services.queries.firing(services.clock.now) == {"shop": (1, "warning"), "q": (1, "warning")}
+    warning = FiringAlert("Down", "warning")
+    assert services.queries.firing(services.clock.now) == {"shop": (warning,), "q": (warning,)}
     services.queries.add_silence(silence(services, 'query_id="q"'), "ada", "test")
-    assert services.queries.firing(services.clock.now) == {"shop": (1, "warning")}
+    assert services.queries.firing(services.clock.now) == {"shop": (warning,)}
 
 
 def test_the_history_has_what_fired_with_its_last_message(services: AlertingServices) -> None:

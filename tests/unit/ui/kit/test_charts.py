@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from tests.ui import factories
@@ -91,3 +92,11 @@ def test_restarts_are_marked_beside_the_trigger_line() -> None:
     option = charts.durations(_frame(), WINDOW, [NOW - 60, NOW - 30], 10.0)
     marks = option["series"][0]["markLine"]["data"]
     assert [mark.get("xAxis") for mark in marks] == [None, int((NOW - 60) * 1000), int((NOW - 30) * 1000)]
+
+
+def test_a_single_point_is_drawn_as_a_symbol() -> None:
+    """A line without symbols does not show a value between two gaps: the chart would be empty axes."""
+    times = pd.to_datetime([NOW, NOW + 15, NOW + 30, NOW + 45], unit="s", utc=True)
+    frame = pd.DataFrame({"time": times, "gap": [1.0, None, 2.0, 3.0], "line": [1.0, 2.0, None, None]})
+    option = charts.ranges(frame, WINDOW, [], "rows")
+    assert [series["showSymbol"] for series in option["series"]] == [True, False]
