@@ -16,7 +16,9 @@ from typing import Any, Callable
 
 from listeners import environment
 from listeners.attachment import Attachment
+from listeners.program_end import SigtermReport, record_uncaught_exception
 from listeners.protocol.errors import AgentError
+from listeners.protocol.wire import SIGTERM
 from listeners.spark.guard import guarded
 
 log = logging.getLogger("controlplane.agent")
@@ -89,6 +91,8 @@ def _attach(spark: Any, server: Any, app: Any, labels: Any, token: Any, actions:
                 made.detach("attach_failed", timeout=0.5)
                 raise
             _current = made
+            record_uncaught_exception(current)
+            _sigterm.install()
         else:
             _current.add_session(session)
         return _current
@@ -108,6 +112,7 @@ def _forget(attachment: Attachment) -> None:
     with _lock:
         if _current is attachment:
             _current = None
+            _sigterm.remove()
 
 
 def current() -> Attachment | None:
@@ -121,11 +126,20 @@ def _at_exit() -> None:
         guarded(_current.detach)
 
 
+def _on_sigterm() -> None:
+    if _current is not None:
+        _current.detach(SIGTERM)
+
+
+_sigterm = SigtermReport(_on_sigterm)
+
+
 def _after_fork() -> None:
     global _current
     if _current is not None:
         _current.abandon()
         _current = None
+        _sigterm.remove()
 
 
 if hasattr(os, "register_at_fork"):

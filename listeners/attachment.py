@@ -282,6 +282,8 @@ class Attachment:
     def _report_start_failure(
         self, query_id: str | None, name: str | None, method: str, error: BaseException
     ) -> None:
+        if self._outage_of(None) is not None or self.agent.reachability.outage is not None:
+            return  # Spark is gone: that is no failure of the query, and the heartbeat reports it
         document = {
             "id": query_id,
             "name": name,

@@ -6,19 +6,10 @@ agent, it stays detached.
 
 from __future__ import annotations
 
-import sys
 import weakref
-from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from listeners import attach as attaching
-from listeners.attachment import Attachment
-from listeners.queries.termination_wait import run_with_timeout
-from listeners.spark import causes
-
-#: Limit for reading a failure's text from Spark while the program is ending.
-EXCEPTION_TEXT_SECONDS = 1.0
 
 _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 _applications: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -36,30 +27,4 @@ def joined(session: Any) -> bool:
     if application in _applications:
         return False
     _applications.add(application)
-    made = bool(attaching.attach(session))
-    if made:
-        record_uncaught_exception()
-    return made
-
-
-def record_uncaught_exception() -> None:
-    """Report an uncaught exception with the end of the program; it is still printed as before."""
-    previous = sys.excepthook
-    if getattr(previous, "controlplane", False):
-        return
-
-    def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        previous(kind, error, trace)
-        attachment = attaching.current()
-        if attachment is not None and isinstance(error, Exception):
-            attachment.exception = kind.__name__  # in case its text cannot be read
-            with suppress(RuntimeError):
-                run_with_timeout(lambda: _record_exception_text(attachment, error), EXCEPTION_TEXT_SECONDS)
-
-    note.controlplane = True  # type: ignore[attr-defined]
-    sys.excepthook = note
-
-
-def _record_exception_text(attachment: Attachment, error: Exception) -> None:
-    with suppress(Exception):  # the exception may not have a text
-        attachment.exception = causes.text_of(error)
+    return bool(attaching.attach(session))

@@ -22,6 +22,7 @@ COMMANDS = {
     "serve": "controlplane.cli.serve:serve",
     "ui": "controlplane.cli.serve:ui",
     "run": "controlplane.cli.run:run",
+    "spool": "controlplane.cli.spool:spool",
     "queries": "controlplane.cli.fleet:queries",
     "actions": "controlplane.cli.fleet:actions",
     "stop": "controlplane.cli.actions:stop",

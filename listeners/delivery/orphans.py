@@ -1,7 +1,7 @@
 """Spools that dead processes left behind: find them, open them for delivery and delete the empty ones.
 
-A spool is an orphan when no process holds its lock. Only a process of the same owner (application and server)
-adopts it. An orphan with events of another owner is never touched.
+A spool is an orphan when no process holds its lock. Any agent of the same server adopts it, whatever its
+application: the application of a driver that ended may never run on this host again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from listeners.delivery.spool import Spool
 from listeners.protocol.errors import SpoolError
@@ -20,14 +21,29 @@ MAX_DAMAGED_FILES = 20
 DAMAGED = "????????-????-????-????-????????????.damaged"
 
 
-def orphans(root: Path, owner: Mapping[str, str]) -> Iterator[Spool]:
-    """Orphaned spools of this owner under `root`, oldest first. They are locked: close each."""
+class Orphan(NamedTuple):
+    """A spool that a dead process left, locked; `owner` is what its `owner.json` names (`app`, `server`)."""
+
+    spool: Spool
+    owner: Mapping[str, object]
+
+
+def orphans(root: Path, server: str | None) -> Iterator[Orphan]:
+    """Orphaned spools under `root` for this server, or for any if None, oldest first. Close each."""
     for directory in _directories(root):
-        owner_file = _owner_of(directory)
-        if owner_file is not None and all(owner_file.get(key) == value for key, value in owner.items()):
+        owner = _owner_of(directory)
+        if owner is not None and (server is None or owner.get("server") == server):
             spool = _open_spool(directory)
             if spool is not None:
-                yield spool
+                yield Orphan(spool, owner)
+
+
+def in_use(root: Path) -> int:
+    """How many spools under `root` belong to a process that runs, or cannot be opened."""
+    opened = [_open_spool(directory) for directory in _directories(root)]
+    for spool in filter(None, opened):
+        spool.close()
+    return opened.count(None)
 
 
 def sweep(root: Path, now: float) -> None:

@@ -87,6 +87,19 @@ def test_end_of_the_jvm_explains_an_exception_and_a_signal_explains_both(
     assert f'"reason":"{reason}"'.encode() in spooled
 
 
+@pytest.mark.parametrize(("outage", "reports"), [(None, 1), (KILLED, 0)])
+def test_start_that_fails_because_spark_is_gone_is_no_failure_of_the_query(
+    outage: SparkOutage | None, reports: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = HangingEngine()
+    engine.spark_outage = outage
+    monkeypatch.setenv("CONTROLPLANE_SPOOL_DIR", str(tmp_path))
+    monkeypatch.setattr(attachment, "engine_of", lambda session: engine)
+    made = attachment.Attachment(Session(), "http://127.0.0.1:9", None, {}, None, "all")
+    made.start_failed("orders", "start", ConnectionRefusedError("refused"))
+    assert [item.type for item in made.inbox.take(0.0)].count("start_failed") == reports
+
+
 def test_hanging_spark_does_not_delay_the_end_of_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,24 +25,28 @@ def make_old(directory, days=8):
         os.utime(path, (time.time() - days * 86400,) * 2)
 
 
-def test_orphan_is_found_only_by_the_same_owner(tmp_path):
+def test_orphan_of_any_application_is_found_by_its_server(tmp_path):
     left_behind(tmp_path, "a1")
     left_behind(tmp_path, "a2", dict(OWNER, app="clicks"))
+    left_behind(tmp_path, "a4", dict(OWNER, server="http://elsewhere:8420"))
     living = Spool(tmp_path / "a3", OWNER)
-    found = list(orphans.orphans(tmp_path, OWNER))
-    assert [spool.directory.name for spool in found] == ["a1"]
-    assert [seq for seq, _ in found[0].peek(10, 1000)] == [1, 2]
-    found[0].close(remove=True)
+    found = {orphan.owner["app"]: orphan.spool for orphan in orphans.orphans(tmp_path, OWNER["server"])}
+    assert {app: spool.directory.name for app, spool in found.items()} == {"orders": "a1", "clicks": "a2"}
+    assert [seq for seq, _ in found["orders"].peek(10, 1000)] == [1, 2]
+    found["orders"].close(remove=True)
+    found["clicks"].close()
     assert not (tmp_path / "a1").exists()
+    assert orphans.in_use(tmp_path) == 1
+    assert [o.spool.directory.name for o in orphans.orphans(tmp_path, None)] == ["a2", "a4"]
     assert json.loads((tmp_path / "a3" / "owner.json").read_text())["app"] == "orders"
     living.close()
 
 
 def test_orphan_is_adopted_by_one_process_at_a_time(tmp_path):
     left_behind(tmp_path, "a1")
-    first = list(orphans.orphans(tmp_path, OWNER))
-    assert len(first) == 1 and list(orphans.orphans(tmp_path, OWNER)) == []
-    first[0].close()
+    first = list(orphans.orphans(tmp_path, OWNER["server"]))
+    assert len(first) == 1 and list(orphans.orphans(tmp_path, OWNER["server"])) == []
+    first[0].spool.close()
 
 
 def test_oldest_orphan_comes_first(tmp_path):
@@ -50,7 +54,7 @@ def test_oldest_orphan_comes_first(tmp_path):
     make_old(left_behind(tmp_path, "a"), days=2)
     left_behind(tmp_path, "0")
     names = []
-    for spool in orphans.orphans(tmp_path, OWNER):
+    for spool, _ in orphans.orphans(tmp_path, OWNER["server"]):
         names.append(spool.directory.name)
         spool.close()
     assert names == ["a", "b", "0"]
@@ -60,8 +64,8 @@ def test_directory_without_readable_owner_is_ignored(tmp_path):
     for content in ("", "[]", '{"app": "orders"}', '{"agent": "other"}'):
         directory = left_behind(tmp_path, str(uuid.uuid4()))
         (directory / "owner.json").write_text(content)
-    assert list(orphans.orphans(tmp_path, OWNER)) == []
-    assert list(orphans.orphans(tmp_path / "nowhere", OWNER)) == []
+    assert list(orphans.orphans(tmp_path, OWNER["server"])) == []
+    assert list(orphans.orphans(tmp_path / "nowhere", OWNER["server"])) == []
 
 
 def test_file_system_without_locks_is_used_but_never_adopted_from(tmp_path, monkeypatch):
@@ -71,7 +75,7 @@ def test_file_system_without_locks_is_used_but_never_adopted_from(tmp_path, monk
     monkeypatch.setattr("fcntl.flock", no_locks)
     left_behind(tmp_path, "a1")
     assert list((tmp_path / "a1").glob("*.events"))
-    assert list(orphans.orphans(tmp_path, OWNER)) == []
+    assert list(orphans.orphans(tmp_path, OWNER["server"])) == []
 
 
 def test_only_old_and_empty_spools_are_deleted(tmp_path):

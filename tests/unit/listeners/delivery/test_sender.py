@@ -12,7 +12,7 @@ from listeners.delivery.spool import Spool
 from listeners.delivery.transport import ServerAcknowledgement
 from listeners.protocol.errors import SpoolError, TooLarge, TransportError
 
-OWNER = {"app": "orders"}
+OWNER = {"app": "orders", "server": "http://localhost:8420"}
 
 
 class Server:
@@ -95,7 +95,21 @@ def test_orphans_are_delivered_and_deleted_or_kept_for_later(tmp_path):
     away = EventSender(Server(TransportError("away")), queue(), threading.Lock())
     with pytest.raises(TransportError):
         away.adopt(tmp_path, OWNER)
-    assert [orphan.directory.name for orphan in closed(orphans(tmp_path, OWNER))] == ["dead"]
+    assert [spool.directory.name for spool in closed(orphans(tmp_path, None))] == ["dead"]
+    server = Server()
+    assert EventSender(server, queue(), threading.Lock()).adopt(tmp_path, OWNER)
+    assert server.lines == [b"seven"] and not (tmp_path / "dead").exists()
+
+
+def test_orphan_of_another_application_is_adopted_unless_the_server_rejects_it(tmp_path):
+    left_behind(tmp_path, owner=dict(OWNER, app="clicks"))
+    left_behind(tmp_path, "own")
+    warned, bound = [], Server(rejects=1)
+    sender = EventSender(bound, queue(), threading.Lock(), lambda *warning: warned.append(warning))
+    assert sender.adopt(tmp_path, OWNER)
+    assert sender.lost == {"rejected": 1}  # of its own application: they are lost for good
+    assert [spool.directory.name for spool in closed(orphans(tmp_path, None))] == ["dead"]
+    assert any(kind == "adopt" and "clicks are kept" in text for kind, text in warned)
     server = Server()
     assert EventSender(server, queue(), threading.Lock()).adopt(tmp_path, OWNER)
     assert server.lines == [b"seven"] and not (tmp_path / "dead").exists()
@@ -162,6 +176,6 @@ def test_unreadable_disk_is_a_temporary_error(tmp_path, monkeypatch):
 
 
 def closed(spools):
-    for spool in spools:
+    for spool, _ in spools:
         spool.close()
         yield spool

@@ -1,0 +1,91 @@
+"""Notice how the program ends, so that the agent can report it: an uncaught exception, Ctrl-C, or SIGTERM.
+
+Kubernetes, systemd and `kill` end a process by SIGTERM, for which Python's default ends the process without
+running anything. The handler installed here reports the end first and then ends the process in the same way, with
+the same exit status. A handler of the program stays: such a program ends by itself. Used by `listeners.attach`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Callable, Optional, Protocol
+
+from listeners.queries.termination_wait import run_with_timeout
+from listeners.spark import causes
+
+#: How long SIGTERM may be delayed; a pod's grace period is 30 s, and rarely below 5 s.
+REPORT_SECONDS = 3.0
+#: Limit for reading a failure's text from Spark while the program is ending.
+EXCEPTION_TEXT_SECONDS = 1.0
+
+
+class EndingProgram(Protocol):
+    """The attachment, as far as it is set here."""
+
+    exception: Optional[str]
+    interrupted: bool
+
+
+Current = Callable[[], Optional[EndingProgram]]
+
+
+def record_uncaught_exception(current: Current) -> None:
+    """Note an uncaught exception or Ctrl-C in the `current` attachment; it is still printed as before."""
+    previous = sys.excepthook
+    if getattr(previous, "controlplane", False):
+        return
+
+    def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        previous(kind, error, trace)
+        ending = current()
+        if ending is not None and isinstance(error, Exception):
+            ending.exception = kind.__name__  # in case its text cannot be read
+            with suppress(RuntimeError):
+                run_with_timeout(lambda: _record_exception_text(ending, error), EXCEPTION_TEXT_SECONDS)
+        elif ending is not None and isinstance(error, KeyboardInterrupt):
+            ending.interrupted = True
+
+    note.controlplane = True  # type: ignore[attr-defined]
+    sys.excepthook = note
+
+
+def _record_exception_text(ending: EndingProgram, error: Exception) -> None:
+    with suppress(Exception):  # the exception may not have a text
+        ending.exception = causes.text_of(error)
+
+
+class SigtermReport:
+    """Calls `report` before SIGTERM ends this process. Signal handlers belong to the main thread."""
+
+    def __init__(self, report: Callable[[], None]):
+        self._report = report
+        self._process = 0
+
+    def install(self) -> bool:
+        """Handle SIGTERM if it has Python's default; False where that is not possible."""
+        if threading.current_thread() is not threading.main_thread() or os.name == "nt":
+            return False
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return False
+        self._process = os.getpid()
+        signal.signal(signal.SIGTERM, self._handle)
+        return True
+
+    def remove(self) -> None:
+        """Restore the default, unless the program has set a handler of its own since."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) == self._handle:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
+        if os.getpid() == self._process:
+            with suppress(Exception):  # the process must end all the same
+                # On another thread: the main thread may hold a lock that the report needs.
+                run_with_timeout(self._report, REPORT_SECONDS)
+        os.kill(os.getpid(), number)
