@@ -12,12 +12,14 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Callable
 
 from listeners import environment
 from listeners.attachment import Attachment
+from listeners.late_attach import LateAttach
 from listeners.program_end import SigtermReport, record_uncaught_exception
-from listeners.protocol.errors import AgentError
+from listeners.protocol.errors import AgentError, ConnectError
 from listeners.protocol.wire import SIGTERM
 from listeners.spark.guard import guarded
 
@@ -27,17 +29,47 @@ DEFAULT_SERVER = "http://127.0.0.1:8420"
 
 
 class NotAttached:
-    """Stand-in returned when attaching failed, so that the program needs no second code path. It is falsy."""
+    """Stand-in returned when attaching failed, so that the program needs no second code path. It is falsy.
+
+    Where Spark did not answer, the agent attaches at the next start of a query, with the factories given here.
+    """
+
+    def __init__(self) -> None:
+        self._factories: dict[str, Callable[..., Any]] = {}
+        self._late: LateAttach | None = None
 
     def factory(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Return the decorated function unchanged."""
-        return lambda build: build
+        """Return the decorated function unchanged; keep it for an agent that attaches later."""
+
+        def register(build: Callable[..., Any]) -> Callable[..., Any]:
+            self._factories[name] = build
+            return build
+
+        return register
 
     def detach(self, reason: str = "exit", timeout: float = 2.0) -> None:
-        """Do nothing."""
+        """Do not attach later."""
+        if self._late is not None:
+            self._late.disarm()
 
     def __bool__(self) -> bool:
         return False
+
+    def retry(self, session: Any, attach: Callable[[Any], Attachment]) -> None:
+        """Attach when the next query starts. `attach` raises AgentError while Spark does not answer."""
+
+        def attach_late(session: Any) -> Attachment | None:
+            try:
+                made = attach(session)
+            except AgentError:
+                return None
+            log.warning("the control plane's agent is attached now")
+            for name, build in self._factories.items():
+                made.factory(name)(build)
+            return made
+
+        self._late = LateAttach(attach_late)
+        self._late.arm(session)
 
 
 _current: Attachment | None = None
@@ -62,7 +94,12 @@ def attach(
         return _attach(spark, server, app, labels, token, actions)
     except Exception as error:
         log.warning("the control plane's agent is not attached: %s", error)
-        return NotAttached()
+        stand_in = NotAttached()
+        if isinstance(error, ConnectError) and error.retryable:
+            log.warning("the agent tries again when the program starts a query")
+            retry = partial(_attach, server=server, app=app, labels=labels, token=token, actions=actions)
+            guarded(lambda: stand_in.retry(spark or _active_session(), retry))
+        return stand_in
 
 
 def _attach(spark: Any, server: Any, app: Any, labels: Any, token: Any, actions: Any) -> Attachment:

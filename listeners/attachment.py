@@ -32,7 +32,7 @@ from listeners.queries.prober import Prober
 from listeners.queries.registry import RegisteredQuery, Registry
 from listeners.queries.termination_wait import TerminationWait, run_with_timeout
 from listeners.spark import causes
-from listeners.spark.engine import Start
+from listeners.spark.engine import Engine, Start
 from listeners.spark.guard import guarded
 from listeners.spark.listener import RawListener
 from listeners.spark.sessions import engine_of
@@ -74,6 +74,7 @@ class Attachment:
         self.exception: str | None = None
         self.interrupted = False
         self._outage_of = engine.outage
+        self._remove_signal_hook: Callable[[], None] | None = None
         secret = redaction.compile_regex(engine.setting(session, "spark.redaction.regex"))
         self._redact = lambda text: redaction.redact(text, secret)
         identity = Identity(
@@ -168,7 +169,7 @@ class Attachment:
         return "exception" if self.exception else reason
 
     def _stop_listening(self) -> None:
-        removals = list(self._listener_removals.values())
+        removals = [*self._listener_removals.values(), *filter(None, [self._remove_signal_hook])]
 
         def remove_all() -> None:
             for remove in removals:
@@ -205,8 +206,17 @@ class Attachment:
             known = self._sessions.get(key)
             if known is None:
                 self._listener_removals[key] = engine.listen(session, self.listener)
+                if self._remove_signal_hook is None:
+                    guarded(partial(self._watch_signals, engine, session))
             if known is None or known() is None:  # another Python object may stand for the same session
                 self._sessions[key] = weakref.ref(session)
+
+    def _watch_signals(self, engine: Engine, session: Any) -> None:
+        self._remove_signal_hook = engine.on_signal(session, self._on_signal)
+
+    def _on_signal(self, reason: str) -> None:
+        self._remove_signal_hook = None  # a JVM that shuts down refuses to remove it
+        self.detach(reason)
 
     def _live_sessions(self) -> list[Any]:
         alive = {key: session for key, ref in list(self._sessions.items()) if (session := ref()) is not None}
@@ -268,6 +278,15 @@ class Attachment:
         """Register the new run, schedule its checkpoint inventory and request a status soon."""
         self.inventories.started(self.registry.started(query, start, start.session, start.engine))
         self.agent.request_probe()
+
+    def started_before(
+        self, original: Callable[..., Any], writer: Any, args: Any, kwargs: Mapping[str, Any], query: Any
+    ) -> None:
+        """Register a query that the program started just before the agent could attach."""
+        engine = engine_of(query._session)
+        start = Start(original.__name__, original, writer, args, kwargs, query._session, 0, engine)
+        start.generation = self.registry.touch(writer)
+        self.after_start(start, query)
 
     def start_failed(self, name: str | None, method: str, error: BaseException) -> None:
         """Report a start by the program that raised."""

@@ -21,11 +21,7 @@ DRIVER_GONE_KIND = "driver-gone"
 #: The kind of a failure whose cause is the end of the Spark Connect session, see `failures.toml`.
 SESSION_GONE_KIND = "connect-session-gone"
 START_APPLICATION = "Start the application; a query cannot be started without its driver."
-_ORDERLY = {
-    wire.SIGTERM: "by SIGTERM",
-    wire.SIGINT: "by Ctrl-C",
-    wire.JVM_SHUTDOWN: "by a shutdown of its JVM",
-}
+_ORDERLY = {wire.SIGTERM: "by SIGTERM", wire.SIGINT: "by Ctrl-C"}
 
 
 def ended_with_driver(context: QueryContext) -> Verdict | None:

@@ -37,9 +37,9 @@ RESULT_STATES = ("running", "succeeded", "failed", "refused")
 JVM_EXITED, SERVER_AWAY, NO_ANSWER = "jvm_exited", "server_away", "no_answer"
 OUTAGE_CAUSES = (JVM_EXITED, SERVER_AWAY, NO_ANSWER)
 #: Why the driver ended, as `reason` of app_ended, where a person or a scheduler ended it: by a signal to the
-#: program, or by one to the JVM, whose shutdown hooks run then.
-SIGTERM, SIGINT, JVM_SHUTDOWN = "sigterm", "sigint", "jvm_shutdown"
-SIGNAL_REASONS = (SIGTERM, SIGINT, JVM_SHUTDOWN)
+#: program or to its JVM.
+SIGTERM, SIGINT = "sigterm", "sigint"
+SIGNAL_REASONS = (SIGTERM, SIGINT)
 #: The same where the driver failed; every other reason is an orderly end.
 FAILED_REASONS = ("exception", JVM_EXITED)
 

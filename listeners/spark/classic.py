@@ -19,6 +19,7 @@ from typing import Any, Callable
 from listeners.protocol.wire import JVM_EXITED, NO_ANSWER
 from listeners.spark import plans
 from listeners.spark.engine import SparkOutage, SparkRun, SparkStatus, SparkTasks, Start
+from listeners.spark.jvm_shutdown import on_signal
 
 POOL = "spark.scheduler.pool"
 #: Stack frames in a thread state, without the frames of Java and py4j.
@@ -142,6 +143,9 @@ class ClassicEngine:
         session.streams._jsqm.addListener(wrapped)
         # A weak reference: the listener must not keep alive a session that its program has released.
         return partial(_remove_listener, weakref.ref(session), wrapped)
+
+    def on_signal(self, session: Any, act: Callable[[str], None]) -> Callable[[], None]:
+        return on_signal(session.sparkContext._gateway.jvm, act)
 
     def run(self, query: Any, start: Start | None = None) -> ClassicRun:
         return ClassicRun(query._jsq)

@@ -119,6 +119,9 @@ class Engine(Protocol):
     def listen(self, session: Any, listener: Any) -> Callable[[], None]:
         """Send the session's events to a RawListener; returns a call that removes the listener."""
 
+    def on_signal(self, session: Any, act: Callable[[str], None]) -> Callable[[], None]:
+        """Call `act(reason)` when a signal ends Spark's process; returns a call that removes this."""
+
     def run(self, query: Any, start: Start | None = None) -> SparkRun:
         """The run that a handle stands for now. `start` is the recorded start, if it was seen."""
 

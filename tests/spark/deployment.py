@@ -77,8 +77,10 @@ class Deployment:
         self.server.send_signal(signal.SIGKILL)
         self.server.wait()
 
-    def drive(self, program: str, *arguments: str, app: str = "two-queries") -> subprocess.Popen[bytes]:
-        """Start a plain program under `controlplane run`."""
+    def drive(
+        self, program: str, *arguments: str, app: str = "two-queries", **environment: str
+    ) -> subprocess.Popen[bytes]:
+        """Start a plain program under `controlplane run`, with more variables in its environment."""
         return self._spawn(
             [
                 "-m",
@@ -92,9 +94,10 @@ class Deployment:
                 *arguments,
             ],
             app,
+            **environment,
         )
 
-    def _spawn(self, arguments: list[str], name: str) -> subprocess.Popen[bytes]:
+    def _spawn(self, arguments: list[str], name: str, **more: str) -> subprocess.Popen[bytes]:
         environment = dict(
             os.environ,
             PYTHONPATH=str(ROOT),
@@ -103,6 +106,7 @@ class Deployment:
             CONTROLPLANE_DATA_DIR=str(self.data),
             CONTROLPLANE_SPOOL_DIR=str(self.directory / "spool"),
         )
+        environment.update(more)
         with open(self.directory / f"{name}.log", "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, *arguments],

@@ -161,6 +161,10 @@ class ConnectEngine:
     def session_of(self, writer: Any) -> Any:
         return writer._session
 
+    def on_signal(self, session: Any, act: Callable[[str], None]) -> Callable[[], None]:
+        """Nothing: a client cannot see how the server ends."""
+        return lambda: None
+
     def run(self, query: Any, start: Start | None = None) -> ConnectRun:
         """The run of a handle.
 

@@ -31,6 +31,9 @@ class HangingEngine:
     def classes(self) -> dict[str, type]:
         return {}
 
+    def on_signal(self, session: Any, act: Callable[[str], None]) -> Callable[[], None]:
+        return lambda: None
+
     def outage(self, error: Exception | None) -> SparkOutage | None:
         return self.spark_outage
 

@@ -111,7 +111,7 @@ def test_end_of_the_jvm_is_the_failure_and_not_the_exception_that_follows_from_i
     assert ledger.queries["q"].totals["failures|driver-gone"] == 1
 
 
-@pytest.mark.parametrize("reason", ["sigterm", "sigint", "jvm_shutdown"])
+@pytest.mark.parametrize("reason", ["sigterm", "sigint"])
 def test_query_that_a_signal_to_the_driver_failed_was_stopped(reason: str) -> None:
     driver = Driver()
     cancelled = driver.started("q", "r"), driver.terminated("q", "r", exception="Job 3 cancelled")
