@@ -148,11 +148,14 @@ class Attachment:
             self._ended = True
         self._on_end(self)
         deadline = time.monotonic() + timeout
-        guarded(lambda: self._termination_wait.wait([entry.run for entry in self.registry.entries()]))
+        gone = self._outage_of(None) is not None  # then Spark sends no event, and answers no call
+        if not gone:
+            guarded(lambda: self._termination_wait.wait([entry.run for entry in self.registry.entries()]))
         self.inventories.close()
         self._hooks.undo()
         self.registry.close()
-        guarded(self._stop_listening)
+        if not gone:
+            guarded(self._stop_listening)
         text = self._redact(self.exception) if self.exception else None
         self.inbox.put("app_ended", wire.dumps({"reason": self._end_reason(reason), "exception": text}))
         self.agent.stop(max(0.5, deadline - time.monotonic()))

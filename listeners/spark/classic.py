@@ -237,8 +237,10 @@ def jvm_end(gateway: Any) -> SparkOutage | None:
     PySpark knows the process if it started the JVM. Under `spark-submit` the JVM started Python, and a JVM whose
     port refuses connections has ended.
     """
-    code = gateway.proc.poll() if getattr(gateway, "proc", None) is not None else None
-    if code is not None:
+    if getattr(gateway, "proc", None) is not None:
+        code = gateway.proc.poll()
+        if code is None:
+            return None
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         return SparkOutage(JVM_EXITED, f"the driver's JVM has ended {how}", True, code in SIGTERM_CODES)
     where = gateway.gateway_parameters

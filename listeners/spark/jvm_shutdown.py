@@ -7,6 +7,7 @@ has ended. A shutdown hook of the JVM calls Python back in between. Used by `lis
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import partial
 from typing import Any, Callable
 
@@ -32,8 +33,8 @@ class ShutdownHook:
         if signal is not None:
             self._act(SIGINT if signal.group(1) == "INT" else SIGTERM)
 
-    class Java:
-        implements = ("java.lang.Runnable",)
+    #: py4j asks this for the Java interfaces of a callback.
+    Java = type("Java", (), {"implements": ["java.lang.Runnable"]})
 
 
 def on_signal(jvm: Any, act: Callable[[str], None]) -> Callable[[], None]:
@@ -44,4 +45,9 @@ def on_signal(jvm: Any, act: Callable[[str], None]) -> Callable[[], None]:
     thread = jvm.java.lang.Thread(ShutdownHook(jvm, act))
     runtime = jvm.java.lang.Runtime.getRuntime()
     runtime.addShutdownHook(thread)
-    return partial(runtime.removeShutdownHook, thread)
+    return partial(_remove, runtime, thread)
+
+
+def _remove(runtime: Any, thread: Any) -> None:
+    with suppress(Exception):  # a JVM that shuts down refuses, one that has ended does not answer
+        runtime.removeShutdownHook(thread)

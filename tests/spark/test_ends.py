@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.spark.connect_server import connect_server
 from tests.spark.deployment import QUICK_IDLE, Deployment, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -134,11 +135,10 @@ def all_queries(deployment: Deployment, app: str, holds: Callable[[dict[str, Any
 
 
 def alerts(deployment: Deployment, app: str) -> list[str]:
-    """Names of the alerts that an application has, firing or about to."""
+    """Names of the firing alerts of an application, without that of a loaded machine."""
     found = deployment.get("/api/v1/alerts")["alerts"]
-    return [
-        alert["name"] for alert in found if alert["labels"].get("app") == app and alert["state"] == "firing"
-    ]
+    firing = [alert for alert in found if alert["labels"].get("app") == app and alert["state"] == "firing"]
+    return [alert["name"] for alert in firing if alert["name"] != "HostOverloaded"]
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end.name)
@@ -165,3 +165,26 @@ def test_end_that_no_server_could_take_is_delivered_by_hand(deployment: Deployme
     assert sent.returncode == 0, sent.stdout + sent.stderr
     wait_for(lambda: all_queries(deployment, "away", lambda query: query["status"] == "stopped"), 20)
     assert alerts(deployment, "away") == []
+
+
+def test_killed_connect_server_is_one_page_and_the_programs_reconnection_is_seen(
+    deployment: Deployment,
+) -> None:
+    base = deployment.directory / "connect"
+    base.mkdir()
+    with connect_server(base) as server:
+        deployment.drive("reconnects.py", str(base), server.url, app="connect")
+        wait_for(lambda: all_queries(deployment, "connect", lambda query: query["batch_id"] is not None), 120)
+        before = {query["run_id"] for query in queries(deployment, "connect")}
+        server.kill()
+        wait_for(lambda: all_queries(deployment, "connect", is_unreachable), 30)
+        wait_for(lambda: alerts(deployment, "connect"), 120)
+        assert alerts(deployment, "connect") == ["SparkUnreachable"]
+        server.start()
+        wait_for(lambda: all_queries(deployment, "connect", lambda query: query["run_id"] not in before), 120)
+        wait_for(lambda: all_queries(deployment, "connect", lambda query: query["status"] == "running"), 60)
+        wait_for(lambda: alerts(deployment, "connect") == [], 60)
+
+
+def is_unreachable(query: dict[str, Any]) -> bool:
+    return query["status"] == "unreachable" and "Spark Connect server" in query["no_driver"]

@@ -28,8 +28,11 @@ log = logging.getLogger("controlplane.agent")
 ROUND_SECONDS, POLL_ROUND_SECONDS = 5.0, 2.0
 #: Seconds between two attempts to reach a server that does not answer.
 RECONNECT_SECONDS = 1.0
-#: Timeout for the stream's first event.
+#: Wait for the stream's first event in the round that requests it.
 STREAM_START_SECONDS = 3.0
+#: A request without a first event is kept for this long. A request that is given up too early leaves a listener
+#: that the server adds later: it blocks the stream, and nobody reads it.
+MAX_PENDING_SECONDS = 60.0
 #: Timeouts at the program's end: for the final poll and for closing the stream.
 FINAL_POLL_SECONDS, CLOSE_SECONDS = 0.7, 0.3
 #: Seconds between two attempts to open the stream while another client has it.
@@ -52,7 +55,7 @@ class EventStream:
         self._orphaned = False
         #: PySpark holds the stream for the program's own listeners.
         self._program_has_stream = False
-        self._not_before = 0.0
+        self._not_before = self._requested_at = 0.0
         #: The server did not answer the last request.
         self._is_away = False
 
@@ -131,21 +134,29 @@ class EventStream:
             return not blocked and time.monotonic() >= self._not_before and self._open(session)
 
     def _open(self, session: Any) -> bool:
+        """Open the stream; False until Spark confirms it, which a busy server does late."""
+        if self._reader is None or not self._reader.is_alive():
+            self._request(session)
+            return self._added.wait(STREAM_START_SECONDS)
+        now = time.monotonic()
+        if now - self._requested_at > MAX_PENDING_SECONDS:  # another client has the stream
+            if self._call is not None:
+                self._call.cancel()
+            self._reader = self._call = None
+            self._not_before = now + RETRY_STREAM_SECONDS
+        return False
+
+    def _request(self, session: Any) -> None:
         if self._orphaned:
             calls.close_events(session, STREAM_START_SECONDS)
             self._orphaned = False
         self._added.clear()
         self._call = call = calls.open_events(session)
+        self._requested_at = time.monotonic()
         self._reader = threading.Thread(
             target=self._read, args=(call,), name="controlplane-connect-events", daemon=True
         )
         self._reader.start()
-        if self._added.wait(STREAM_START_SECONDS):
-            return True
-        call.cancel()  # another client has the stream, or Spark is busy
-        self._reader = self._call = None
-        self._not_before = time.monotonic() + RETRY_STREAM_SECONDS
-        return False
 
     def _read(self, call: Any) -> None:
         """Read the stream until the listener is removed or the stream breaks."""

@@ -51,6 +51,9 @@ class FakeConnect(base_pb2_grpc.SparkConnectServiceServicer):
         self.confs = {"spark.app.name": "fake", "spark.app.id": "local-1", "spark.master": "local[1]"}
         self.is_gone = self.is_away = False
         self.stream: queue.Queue[Any] | None = None
+        #: A busy server adds a listener only once this is set.
+        self.added_after = threading.Event()
+        self.added_after.set()
         self.stopped: list[str] = []
         self._server = grpc.server(ThreadPoolExecutor(max_workers=16))
         base_pb2_grpc.add_SparkConnectServiceServicer_to_server(self, self._server)
@@ -169,6 +172,7 @@ class FakeConnect(base_pb2_grpc.SparkConnectServiceServicer):
             context.add_callback(ended.set)
             ended.wait()
             return
+        self.added_after.wait(20)
         self.stream = mine = queue.Queue()
         yield proto.StreamingQueryListenerEventsResult(listener_bus_listener_added=True)
         while (event := mine.get()) is not None:  # a cancelled call leaves the listener in place, as in Spark

@@ -143,6 +143,20 @@ def test_broken_stream_is_opened_again_and_its_server_listener_replaced(engine, 
     recorder.wait_for(lambda: recorder.batches() == [0])
 
 
+def test_stream_that_a_busy_server_opens_late_is_read(server, session, recorder, monkeypatch):
+    monkeypatch.setattr(events, "STREAM_START_SECONDS", 0.05)
+    server.added_after.clear()
+    engine = ConnectEngine()
+    remove = engine.listen(session, recorder)
+    run = server.run(RUN)
+    run.report(0)
+    recorder.wait_for(lambda: recorder.batches() == [0])  # polled meanwhile
+    assert not stream_of(engine, session).is_streaming()
+    server.added_after.set()
+    wait_for(stream_of(engine, session).is_streaming)
+    remove()
+
+
 def test_polling_replaces_a_stream_held_by_another_client(server, session, recorder, engine):
     other = server.session()
     theirs = ConnectEngine()
