@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.evaluator import LOOKBACK_SECONDS
 from alerts.promql.evaluator import evaluate as evaluate_promql
 from alerts.promql.series import METRIC_NAME, Sample, Scalar, Series, SeriesSource, Vector
+from alerts.promql.syntax.nodes import Node
+from alerts.promql.syntax.parser import parse
 from alerts.rules.model import Rule, RuleGroup, RuleKind
 from alerts.state import Alert, Alerts, AlertState, TemplateContext, Transition
 
@@ -85,7 +87,8 @@ def evaluate_group(
     """
     base = context or TemplateContext()
     seen = _Overlay(source)
-    group_context = TemplateContext(base.external_labels, base.external_url, group.labels)
+    query = partial(_queried, seen, now, lookback)
+    group_context = TemplateContext(base.external_labels, base.external_url, group.labels, query)
     began = clock()
     results = []
     for number, rule in enumerate(group.rules):
@@ -96,6 +99,21 @@ def evaluate_group(
         results.append(_timed(result, clock() - started))
         seen.add(result.recorded)
     return GroupResult(group, now, tuple(results), clock() - began)
+
+
+def _queried(source: SeriesSource, at: float, lookback: float, expression: str) -> Sequence[Sample]:
+    """The samples of a query in a template."""
+    match evaluate_promql(_parsed(expression), source, at, lookback):
+        case Vector() as vector:
+            return vector
+        case Scalar(value):
+            return [Sample({}, value)]
+    raise AlertsError("a query in a template must give an instant vector or a scalar")
+
+
+@lru_cache(maxsize=256)  # templates make the same queries at every evaluation
+def _parsed(expression: str) -> Node:
+    return parse(expression)
 
 
 def _timed(result: RuleResult, seconds: float) -> RuleResult:

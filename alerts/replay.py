@@ -120,7 +120,9 @@ def replay(
     names = _recorded_names(groups)
     fetched = PrefetchedSource(source, narrow_by)
     recording = _RecordingSource(
-        fetched, names, any(_reads(rule.node, names) for group in groups for rule in group.rules)
+        fetched,
+        names,
+        any(_reads(node, names) for group in groups for rule in group.rules for node in rule.expressions),
     )
     log = _ReplayLog()
     until = start

@@ -16,6 +16,7 @@ from alerts.errors import DuplicateAlertError
 from alerts.matching.labels import Labels, fingerprint
 from alerts.rules.model import Rule
 from alerts.templates.expansion import expand
+from alerts.templates.samples import Query
 
 #: How long a resolved alert is kept, so that a failed notification of its end can be retried.
 RESOLVED_RETENTION_SECONDS = 900.0
@@ -80,11 +81,15 @@ class LabelledValue(Protocol):
 
 @dataclass(frozen=True)
 class TemplateContext:
-    """Template variables besides the alert: external labels and URL of the server, labels of the rule group."""
+    """What templates know besides the alert: external labels and URL of the server, labels of the rule group.
+
+    `query` evaluates an expression for them at the time of the evaluation; None: it gives no samples.
+    """
 
     external_labels: Labels = field(default_factory=dict)
     external_url: str = ""
     group_labels: Labels = field(default_factory=dict)
+    query: Query | None = None
 
 
 Alerts = Mapping[str, Alert]
@@ -134,7 +139,8 @@ def _alerts_of(
 
 def _new(sample: LabelledValue, rule: Rule, now: float, context: TemplateContext) -> Alert:
     def filled(text: str) -> str:
-        return expand(text, sample.labels, sample.value, now, context.external_labels, context.external_url)
+        around = context.external_labels, context.external_url, context.query
+        return expand(text, sample.labels, sample.value, now, *around)
 
     own = {name: value for name, value in sample.labels.items() if name != "__name__"}
     given = {name: filled(text) for name, text in {**context.group_labels, **rule.labels}.items()}

@@ -1,8 +1,8 @@
 """Run rule unit tests in promtool's format: input series, expected alerts and expected values.
 
 `load` parses a test file and reports every error in it; `run` evaluates one test and reports each difference
-from the expectation. Pure: the caller reads the files. Not supported: histograms in input series,
-`fuzzy_compare`.
+from the expectation. A rule that fails at any time makes its test fail. Pure: the caller reads the files. Not
+supported: histograms in input series.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from alerts.yaml.tree import DocumentError, Node, YamlScalar
 
 MAX_SAMPLES = 100_000
 MAX_EVALUATIONS = 100_000
+#: Relative difference that `fuzzy_compare` allows: a few last bits.
+FUZZY = 1e-14
 
-_TOP = ("rule_files", "evaluation_interval", "group_eval_order", "tests")
+_TOP = ("rule_files", "evaluation_interval", "fuzzy_compare", "group_eval_order", "tests")
 _TEST = (
     "name",
     "interval",
@@ -89,12 +91,16 @@ class UnitTest:
 
 @dataclass(frozen=True)
 class UnitTestFile:
-    """A test file: paths of rule files as written, seconds between evaluations, and the tests."""
+    """A test file: paths of rule files as written, seconds between evaluations, and the tests.
+
+    `fuzzy`: values may differ in their last bits (`fuzzy_compare`).
+    """
 
     rule_files: tuple[str, ...]
     interval: float
     group_order: tuple[str, ...]
     tests: tuple[UnitTest, ...]
+    fuzzy: bool = False
 
 
 def load(text: str) -> tuple[UnitTestFile, tuple[DocumentError, ...]]:
@@ -109,11 +115,12 @@ def run(test: UnitTest, groups: Sequence[RuleGroup], file: UnitTestFile) -> tupl
     """Run one test; each difference from the expectation is an error at the line of its check."""
     found: list[DocumentError] = []
     fired = _played(test, _ordered(groups, file.group_order), file.interval)
+    found += _failures(test, fired, file.interval)
     for check in test.alerts:
         found += _compared(check, fired[_moment(check.at, file.interval)])
     source = SeriesInMemory([*test.series, *_recorded(fired)])
     for value in test.values:
-        found += _answered(value, source)
+        found += _answered(value, source, file.fuzzy)
     return tuple(found)
 
 
@@ -183,11 +190,20 @@ def _recorded(played: Mapping[int, _Moment]) -> list[Series]:
     return series
 
 
+def _failures(test: UnitTest, played: Mapping[int, _Moment], interval: float) -> Iterator[DocumentError]:
+    """Each error of a rule, when it first happened and how often."""
+    times: dict[str, list[float]] = {}
+    for number, moment in sorted(played.items()):
+        for error in moment.errors:
+            times.setdefault(error, []).append(number * interval)
+    for error, at in times.items():
+        often = f", and {len(at) - 1} times after it" if len(at) > 1 else ""
+        yield DocumentError(test.line, 1, f"at {at[0]:g} s a rule failed{often}: {error}")
+
+
 def _compared(check: AlertCheck, moment: _Moment) -> Iterator[DocumentError]:
     wanted = [_sorted(alert) for alert in check.expected]
     given = [_sorted(alert) for alert in moment.firing.get(check.alert, [])]
-    for error in moment.errors:
-        yield DocumentError(check.line, 1, f"at {check.at:g} s a rule failed: {error}")
     for alert in wanted:
         if alert not in given:
             yield DocumentError(
@@ -212,7 +228,7 @@ def _format_alert(alert: Sorted) -> str:
     return f"{{{labels}}} with {{{annotations}}}"
 
 
-def _answered(check: ValueCheck, source: SeriesInMemory) -> Iterator[DocumentError]:
+def _answered(check: ValueCheck, source: SeriesInMemory, fuzzy: bool) -> Iterator[DocumentError]:
     try:
         answer = evaluate(check.node, source, check.at)
     except AlertsError as error:
@@ -225,17 +241,18 @@ def _answered(check: ValueCheck, source: SeriesInMemory) -> Iterator[DocumentErr
         given = {tuple(sorted(sample.labels.items())): sample.value for sample in answer}
     wanted = {tuple(sorted(labels.items())): value for labels, value in check.expected}
     for labels in sorted(wanted.keys() | given.keys()):
-        if not _alike(wanted.get(labels), given.get(labels)):
+        if not _alike(wanted.get(labels), given.get(labels), fuzzy):
             difference = f"{dict(labels)} is {given.get(labels)}, not {wanted.get(labels)}"
             yield DocumentError(check.line, 1, f"at {check.at:g} s {check.expr!r}: {difference}")
 
 
-def _alike(wanted: float | None, given: float | None) -> bool:
+def _alike(wanted: float | None, given: float | None, fuzzy: bool) -> bool:
+    """Whether two values are the same; `fuzzy` allows what another order of additions changes."""
     if wanted is None or given is None:
         return wanted is given
     if math.isnan(wanted) or math.isnan(given):
         return math.isnan(wanted) and math.isnan(given)
-    return math.isclose(wanted, given, rel_tol=1e-6, abs_tol=1e-12)
+    return wanted == given or (fuzzy and math.isclose(wanted, given, rel_tol=FUZZY))
 
 
 class _Loader(FieldReader):
@@ -246,6 +263,7 @@ class _Loader(FieldReader):
             interval=self.seconds(fields, "evaluation_interval", 0.001) or 60.0,
             group_order=tuple(text.value for text in self.strings(fields, "group_eval_order")),
             tests=tuple(self._test(node) for node in self.items(fields, "tests")),
+            fuzzy=self.boolean(fields, "fuzzy_compare") or False,
         )
 
     def _test(self, node: Node) -> UnitTest:

@@ -6,7 +6,6 @@ reads the file.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,8 +21,6 @@ Parse = Callable[[str], Any]
 _GROUP_FIELDS = ("name", "interval", "limit", "query_offset", "labels", "rules")
 _RULE_FIELDS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations")
 _ALERT_ONLY = ("for", "keep_firing_for", "annotations")
-_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def load(
@@ -83,6 +80,7 @@ class _Loader(FieldReader):
 
     def _rule(self, node: Node) -> Rule | None:
         before = len(self.errors)
+        self._queries: list[Any] = []
         fields = self.mapping(node, "a rule", _RULE_FIELDS)
         if not fields:
             return None
@@ -101,6 +99,7 @@ class _Loader(FieldReader):
             labels=self._labels(fields, expands=kind is RuleKind.ALERT),
             annotations=self._annotations(fields),
             line=node.mark.line,
+            queries=tuple(self._queries),
         )
         return rule if len(self.errors) == before else None
 
@@ -113,8 +112,6 @@ class _Loader(FieldReader):
             self.add_error(node.mark, "one of record or alert must be set")
         if record is None:
             return RuleKind.ALERT, named.value if named else ""
-        if record.value and not _METRIC_NAME.fullmatch(record.value):
-            self.add_error(record.mark, f"{record.value!r} is not a valid metric name")
         for field in _ALERT_ONLY:
             if field in fields:
                 self.add_error(fields[field].mark, f"invalid field {field} in a recording rule")
@@ -131,7 +128,7 @@ class _Loader(FieldReader):
     def _labels(self, fields: Fields, expands: bool = False) -> Mapping[str, str]:
         labels = {}
         for key, value in self.pairs(fields, "labels"):
-            if not _LABEL_NAME.fullmatch(key.value) or key.value == "__name__":
+            if not key.value or key.value == "__name__":
                 self.add_error(key.mark, f"{key.value!r} is not a valid label name")
             if expands:
                 self._template(value)
@@ -141,12 +138,18 @@ class _Loader(FieldReader):
     def _annotations(self, fields: Fields) -> Mapping[str, str]:
         annotations = {}
         for key, value in self.pairs(fields, "annotations"):
-            if not _LABEL_NAME.fullmatch(key.value):
+            if not key.value:
                 self.add_error(key.mark, f"{key.value!r} is not a valid annotation name")
             self._template(value)
             annotations[key.value] = value.value
         return annotations
 
     def _template(self, text: YamlScalar) -> None:
-        for mistake in expansion.template_errors(text.value):
+        mistakes = expansion.template_errors(text.value)
+        for mistake in mistakes:
             self.add_error(text.place(mistake.line, mistake.column), f"template: {mistake.message}")
+        for expression in () if mistakes else expansion.queries(text.value):
+            try:
+                self._queries.append(self._parse(expression))
+            except AlertsError as error:
+                self.add_error(text.mark, f"template: query {expression[:80]!r}: {error}")

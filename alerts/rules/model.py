@@ -20,7 +20,7 @@ class Rule:
     """A rule. `expr` is the expression as written, `node` its syntax tree; `line` counts from 1.
 
     `for_`: seconds the condition must hold before the alert fires. `keep_firing_for`: seconds the alert keeps
-    firing after the condition ends.
+    firing after the condition ends. `queries`: syntax trees of the queries in its templates.
     """
 
     kind: RuleKind
@@ -32,6 +32,12 @@ class Rule:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     line: int = 0
+    queries: tuple[Any, ...] = field(default=(), compare=False)
+
+    @property
+    def expressions(self) -> tuple[Any, ...]:
+        """The syntax trees of all that the rule reads: its expression and the queries of its templates."""
+        return (self.node, *self.queries)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from alerts.errors import AlertsError, TemplateError
 from alerts.matching.labels import Labels
-from alerts.templates.functions import FUNCTIONS, UNSUPPORTED, go_format, is_true
+from alerts.templates.functions import FUNCTIONS, go_format, is_true
 from alerts.templates.nodes import (
     Branch,
     Inclusion,
@@ -24,8 +24,10 @@ from alerts.templates.nodes import (
     Piece,
     Pipeline,
     TemplateCall,
+    commands,
     inclusions,
 )
+from alerts.templates.samples import BOUND, Query, rule_functions
 from alerts.templates.syntax import parse
 from alerts.templates.values import method
 from alerts.yaml.tree import DocumentError
@@ -37,7 +39,7 @@ MAX_INCLUSIONS = 40
 Functions = Mapping[str, Callable[..., Any]]
 Definitions = Mapping[str, tuple[Piece, ...]]
 
-_NAMES = frozenset(FUNCTIONS) | UNSUPPORTED
+_NAMES = frozenset(FUNCTIONS) | BOUND
 _VARIABLES = ("labels", "value", "externalLabels", "externalURL")
 
 
@@ -57,6 +59,19 @@ def missing_templates(parsed: ParsedTemplate, known: Iterable[str]) -> tuple[Doc
     return tuple(DocumentError(1, 1, f"there is no template {n!r}") for n in included if n not in set(known))
 
 
+def queries(text: str) -> tuple[str, ...]:
+    """The expressions that a valid template passes to `query` as literals."""
+    parsed = _parsed(text)
+    bodies = (parsed.body, *parsed.definitions.values())
+    return tuple(
+        first.value
+        for body in bodies
+        for command in commands(body)
+        if command[0] == TemplateCall("query") and len(command) > 1
+        if isinstance(first := command[1], Literal) and isinstance(first.value, str)
+    )
+
+
 def expand(
     text: str,
     labels: Labels,
@@ -64,10 +79,11 @@ def expand(
     now: float = 0.0,
     external_labels: Labels | None = None,
     external_url: str = "",
+    query: Query | None = None,
 ) -> str:
     """Expand a template; an error gives `<error expanding template: …>`, as in Prometheus.
 
-    `now` is reserved for functions of time; none uses it yet.
+    `now`: the time of the evaluation (Unix seconds). `query` evaluates an expression at that time.
     """
     if "{{" not in text:
         return text
@@ -85,7 +101,8 @@ def expand(
     }
     try:
         parsed = _parsed(text)
-        return TemplateEvaluation(FUNCTIONS, parsed.definitions).text(parsed.body, known, variables)
+        functions = {**FUNCTIONS, **rule_functions(query, now, external_url)}
+        return TemplateEvaluation(functions, parsed.definitions).text(parsed.body, known, variables)
     except (AlertsError, ValueError, TypeError, ArithmeticError) as error:
         return f"<error expanding template: {str(error)[:200]}>"
 
@@ -93,10 +110,6 @@ def expand(
 @lru_cache(maxsize=2048)
 def _parsed(text: str) -> ParsedTemplate:
     return parse(text, _NAMES, _VARIABLES)
-
-
-class _Unsupported(Exception):
-    """An unsupported function: its action renders as the empty string."""
 
 
 class _Jumped(Exception):
@@ -200,10 +213,7 @@ class TemplateEvaluation:
             yield from self._pieces(branch.otherwise, dot)
 
     def _pipeline(self, pipeline: Pipeline, dot: Any, sets: bool = True) -> Any:
-        try:
-            value = self._commands(pipeline, dot)
-        except _Unsupported:
-            value = ""
+        value = self._commands(pipeline, dot)
         if sets and pipeline.sets:
             self._scope(pipeline)[pipeline.sets[0]] = value
         return value
@@ -228,8 +238,6 @@ class TemplateEvaluation:
             return self._path(first, dot, arguments)
         if not isinstance(first, TemplateCall):
             return self._operand(first, dot)
-        if first.name not in self._functions:
-            raise _Unsupported
         arguments = [self._operand(operand, dot) for operand in rest]
         return _called(first.name, self._functions[first.name], (*arguments, *piped))
 
@@ -280,5 +288,5 @@ def _elements(value: Any) -> list[tuple[Any, Any]]:
 def _called(name: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     try:
         return function(*arguments)
-    except (TypeError, IndexError, AttributeError) as error:
+    except (TypeError, IndexError, AttributeError, KeyError) as error:
         raise ValueError(f"{name} cannot take these arguments ({error})") from None

@@ -5,15 +5,18 @@ Each takes plain values and returns one. Raises ValueError with a message for th
 
 from __future__ import annotations
 
+import html
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import quote_plus, urlsplit
+from urllib.parse import quote_plus
 
 from alerts.durations import parse_duration
 from alerts.matching.regex import replace_all, search
+from alerts.templates.samples import expression_link, first, moment, numbered, sort_by_label, span
 from alerts.templates.times import DEFAULT_LAYOUT, format_span, format_time
 from alerts.templates.values import Pair
 
@@ -134,12 +137,7 @@ def humanize_timestamp(value: Any) -> str:
     v = number(value)
     if not math.isfinite(v):
         return _short(v)
-    try:
-        moment = datetime.fromtimestamp(v, UTC)
-    except (OverflowError, ValueError, OSError):
-        raise ValueError(f"{_go_float(v)} is no time") from None
-    fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
-    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
+    return format_time(moment(v), DEFAULT_LAYOUT)
 
 
 def printf(template: Any, *values: Any) -> str:
@@ -269,6 +267,12 @@ def _strip_domain(text: Any) -> str:
     return name + found + port
 
 
+def _slice(value: Any, start: int = 0, end: int | None = None) -> Any:
+    if start < 0 or (end is not None and end > len(value)):
+        raise ValueError("the index of slice is out of range")
+    return value[start:end]
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "humanize": humanize,
     "humanize1024": humanize1024,
@@ -299,11 +303,17 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "urlquery": lambda text: quote_plus(str(text), safe="-_.~"),
     "parseDuration": lambda text: parse_duration(str(text)),
     "safeHtml": lambda text: text,
-    "pathPrefix": lambda url="": urlsplit(str(url)).path,
+    "html": lambda text: html.escape(go_format(text)),
+    "js": lambda text: json.dumps(go_format(text))[1:-1],
+    "slice": _slice,
+    "first": first,
+    "label": lambda name, sample: sample["Labels"].get(str(name), ""),
+    "value": lambda sample: sample["Value"],
+    "strvalue": lambda sample: sample["Labels"].get("__value__", ""),
+    "sortByLabel": sort_by_label,
+    "args": numbered,
+    "graphLink": expression_link(0),
+    "tableLink": expression_link(1),
+    "toTime": lambda seconds: moment(number(seconds)),
+    "toDuration": lambda seconds: span(number(seconds)),
 }
-
-#: Prometheus functions that are not supported: their actions render as the empty string.
-UNSUPPORTED = frozenset(
-    "query first value label strvalue sortByLabel tableLink graphLink toTime args tmpl html js "
-    "slice call now externalURL toDuration since".split()
-)

@@ -36,12 +36,6 @@ def _dictionary(*entries: Any) -> dict[str, Any]:
     return {str(name): value for name, value in zip(entries[::2], entries[1::2], strict=True)}
 
 
-def _slice(value: Any, start: int = 0, end: int | None = None) -> Any:
-    if start < 0 or (end is not None and end > len(value)):
-        raise ValueError("the index of slice is out of range")
-    return value[start:end]
-
-
 MESSAGE_FUNCTIONS: Functions = {
     **FUNCTIONS,
     "trimSpace": lambda text: str(text).strip(),
@@ -50,11 +44,9 @@ MESSAGE_FUNCTIONS: Functions = {
     "list": lambda *elements: list(elements),
     "append": lambda elements, *more: [*elements, *more],
     "dict": _dictionary,
-    "slice": _slice,
     "safeHtml": SafeText,
     "safeUrl": SafeText,
     "html": lambda text: SafeText(html.escape(go_format(text))),
-    "js": lambda text: json.dumps(go_format(text))[1:-1],
     "urlUnescape": lambda text: unquote(str(text)),
     "urlPathEscape": lambda text: quote(str(text), safe=""),
     "date": lambda layout, moment: format_time(moment, str(layout)),

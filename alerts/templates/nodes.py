@@ -86,3 +86,17 @@ def inclusions(pieces: tuple[Piece, ...]) -> Iterator[str]:
             yield piece.name
         elif isinstance(piece, Branch):
             yield from inclusions((*piece.body, *piece.otherwise))
+
+
+def commands(pieces: tuple[Piece, ...]) -> Iterator[tuple[Operand, ...]]:
+    """Every command of pieces, those in parentheses too."""
+    for piece in pieces:
+        if isinstance(piece, Branch):
+            yield from commands((piece.pipeline, *piece.body, *piece.otherwise))
+        elif isinstance(piece, Inclusion) and piece.pipeline:
+            yield from commands((piece.pipeline,))
+        elif isinstance(piece, Pipeline):
+            for command in piece.commands:
+                yield command
+                roots = (operand.root for operand in command if isinstance(operand, Path))
+                yield from commands(tuple(root for root in roots if isinstance(root, Pipeline)))

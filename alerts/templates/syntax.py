@@ -35,7 +35,9 @@ _KEYWORDS = frozenset("if with range define block template break continue".split
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
     |(?P<string>"(?:[^"\\\n]|\\.)*"|`[^`]*`)
-    |(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])
+    |(?P<character>'(?:[^'\\\n]|\\.)+')
+    |(?P<number>[+-]?(?:0[xX][\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+
+        |(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?))(?![\w.])
     |(?P<field>\.[A-Za-z_]\w*)
     |(?P<variable>\$\w*)
     |(?P<word>[A-Za-z_]\w*)
@@ -302,7 +304,9 @@ class _PipelineParser:
             case "string", text:
                 return Literal(self._string(text))
             case "number", text:
-                return Literal(_number(text))
+                return Literal(self._number(text))
+            case "character", text:
+                return self._character(text)
             case "word", ("true" | "false") as text:
                 return Literal(text == "true")
             case "word", "nil":
@@ -327,6 +331,27 @@ class _PipelineParser:
             return str(ast.literal_eval(text))
         except (SyntaxError, ValueError):
             raise self._error("a text between quotes cannot be read") from None
+
+    def _number(self, text: str) -> float | int:
+        """Go distinguishes integers from floats, and so do its verbs (`%d`)."""
+        digits = text.replace("_", "").lower().lstrip("+-")
+        try:
+            if re.fullmatch(r"0[0-7]+", digits):
+                value: float | int = int(digits, 8)
+            elif digits.startswith(("0x", "0o", "0b")):
+                value = int(digits, 0)
+            else:
+                value = float(digits) if any(char in digits for char in ".e") else int(digits[:100])
+        except ValueError:
+            raise self._error(f"{text[:40]!r} is not a number") from None
+        return -value if text.startswith("-") else value
+
+    def _character(self, text: str) -> Literal:
+        """A character is its code point."""
+        value = self._string(text)
+        if len(value) != 1:
+            raise self._error("between single quotes one character must stand")
+        return Literal(ord(value))
 
     def _call(self, name: str) -> TemplateCall:
         if name not in self._parser.functions:
@@ -359,11 +384,6 @@ class _PipelineParser:
 def _is_callable(operand: Operand) -> bool:
     """Whether an operand takes arguments: a function, or a field that may be a method."""
     return isinstance(operand, TemplateCall) or (isinstance(operand, Path) and bool(operand.fields))
-
-
-def _number(text: str) -> float | int:
-    """Go distinguishes integers from floats, and so do its verbs (`%d`)."""
-    return float(text) if any(char in text for char in ".eE") else int(text[:100])
 
 
 def parse(text: str, functions: frozenset[str], variables: Sequence[str]) -> ParsedTemplate:

@@ -1,13 +1,15 @@
 """Parse one YAML document into a tree, from PyYAML's event stream.
 
-Rejects, each with its place: anchors and aliases (a few bytes expand to gigabytes), tags, several documents,
-duplicate keys, and keys that are not scalars. Size and depth are bounded. Scalars stay strings: the reader of a
-field converts them.
+Anchors, aliases and merge keys (`<<`) mean what they mean in YAML 1.1. An alias is the node of its anchor, so it
+costs nothing here; what all aliases together stand for is bounded, since a reader visits it. Rejects, each with its
+place: tags, several documents, duplicate keys, and keys that are not scalars. Size and depth are bounded. Scalars
+stay strings: the reader of a field converts them.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import yaml
 from yaml.events import (
@@ -22,10 +24,23 @@ from yaml.events import (
 
 from alerts.yaml.tree import DocumentError, Mark, Node, YamlMapping, YamlScalar, YamlSequence
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 16 << 20
 MAX_DEPTH = 40
+#: Nodes of a document with every alias written out: a few bytes of aliases could stand for gigabytes.
+MAX_NODES = 2_000_000
+#: libyaml where PyYAML has it; it is ten times faster.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MERGE = "<<"
 #: Line breaks as PyYAML counts them.
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+
+
+class _Anchored(NamedTuple):
+    """A node with an anchor: how many nodes it stands for, and how deep it is."""
+
+    node: Node
+    size: int
+    height: int
 
 
 class _Unreadable(Exception):
@@ -38,7 +53,10 @@ class _Unreadable(Exception):
 
 def parse(text: str) -> tuple[Node | None, tuple[DocumentError, ...]]:
     """Parse a document: its tree (None: empty or unreadable) and all errors."""
-    size = len(text.encode("utf-8", "replace"))
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return None, (DocumentError(1, 1, "the document has characters that UTF-8 does not have"),)
     if size > MAX_BYTES:
         return None, (DocumentError(1, 1, f"the document has {size} bytes, the limit is {MAX_BYTES}"),)
     reader = _Reader(text.removeprefix("\ufeff"))
@@ -47,15 +65,15 @@ def parse(text: str) -> tuple[Node | None, tuple[DocumentError, ...]]:
     except _Unreadable as unreadable:
         return None, (*reader.errors, unreadable.error)
     except yaml.YAMLError as error:
-        return None, (*reader.errors, _document_error(error))
+        return None, (*reader.errors, _document_error(error, len(text.rstrip())))
     return tree, tuple(reader.errors)
 
 
-def _document_error(error: yaml.YAMLError) -> DocumentError:
-    """PyYAML's error with its place; for an unclosed construct the place of its start."""
+def _document_error(error: yaml.YAMLError, end: int) -> DocumentError:
+    """PyYAML's error with its place; for a construct that is still open at the `end` the place of its start."""
     context, problem = getattr(error, "context", None), getattr(error, "problem", None)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    if "stream end" in str(problem) or "end of stream" in str(problem):
+    if mark and mark.index >= end:
         mark = getattr(error, "context_mark", None) or mark
     message = ", ".join(word for word in (context, problem) if word) or str(error).replace("\n", " ")
     return DocumentError(mark.line + 1, mark.column + 1, message) if mark else DocumentError(1, 1, message)
@@ -66,7 +84,9 @@ class _Reader:
 
     def __init__(self, text: str):
         self._lines = _BREAK.split(text)
-        self._events = yaml.parse(text, Loader=yaml.SafeLoader)
+        self._events = yaml.parse(text, Loader=_LOADER)
+        self._anchors: dict[str, _Anchored] = {}
+        self._size = self._deepest = 0
         self.errors: list[DocumentError] = []
 
     def document(self) -> Node | None:
@@ -82,24 +102,41 @@ class _Reader:
         return None if empty else tree
 
     def _node(self, event: Event, depth: int) -> Node:
-        if depth > MAX_DEPTH:
-            raise _Unreadable(_place(event), f"nested deeper than {MAX_DEPTH} levels")
-        self._check_references(event)
+        if isinstance(event, AliasEvent):
+            return self._alias(event, depth)
+        size, outer = self._size, self._deepest
+        self._deepest = depth
+        self._count(event, 1, depth)
+        if getattr(event, "tag", None):
+            self._add_error(event, "tags are not supported")
+        node = self._content(event, depth)
+        if anchor := getattr(event, "anchor", None):
+            self._anchors[anchor] = _Anchored(node, self._size - size, self._deepest - depth)
+        self._deepest = max(self._deepest, outer)
+        return node
+
+    def _content(self, event: Event, depth: int) -> Node:
         if isinstance(event, MappingStartEvent):
             return YamlMapping(tuple(self._entries(depth)), _place(event))
         if isinstance(event, SequenceStartEvent):
             return YamlSequence(tuple(self._items(depth)), _place(event))
-        if isinstance(event, ScalarEvent):
-            return self._scalar(event)
-        return YamlScalar("", _place(event), plain=True)  # an alias; it is already in `errors`
+        assert isinstance(event, ScalarEvent)
+        return self._scalar(event)
 
-    def _check_references(self, event: Event) -> None:
-        if isinstance(event, AliasEvent):
-            self._add_error(event, "aliases are not supported; write the value out")
-        elif getattr(event, "anchor", None):
-            self._add_error(event, "anchors are not supported; write the value out where it is needed")
-        if getattr(event, "tag", None):
-            self._add_error(event, "tags are not supported")
+    def _alias(self, event: AliasEvent, depth: int) -> Node:
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
+            raise _Unreadable(_place(event), f"there is no anchor {event.anchor[:60]!r} before this alias")
+        self._count(event, anchored.size, depth + anchored.height)
+        return anchored.node
+
+    def _count(self, event: Event, nodes: int, depth: int) -> None:
+        self._size += nodes
+        self._deepest = max(self._deepest, depth)
+        if depth > MAX_DEPTH:
+            raise _Unreadable(_place(event), f"nested deeper than {MAX_DEPTH} levels")
+        if self._size > MAX_NODES:
+            raise _Unreadable(_place(event), f"the document stands for more than {MAX_NODES} values")
 
     def _items(self, depth: int) -> list[Node]:
         items = []
@@ -108,25 +145,31 @@ class _Reader:
         return items
 
     def _entries(self, depth: int) -> list[tuple[YamlScalar, Node]]:
-        entries: list[tuple[YamlScalar, Node]] = []
-        seen: set[str] = set()
+        entries: dict[str, tuple[YamlScalar, Node]] = {}
+        merged: list[tuple[YamlScalar, Node]] = []
         while not isinstance(event := next(self._events), CollectionEndEvent):
             key, value = self._node(event, depth + 1), self._node(next(self._events), depth + 1)
             if not isinstance(key, YamlScalar):
                 self.errors.append(DocumentError(*key.mark, "a key must be a string"))
-            elif key.plain and key.value == "<<":
-                self.errors.append(
-                    DocumentError(*key.mark, "merge keys are not supported; write the fields out")
-                )
-            elif key.value in seen:
+            elif key.plain and key.value == MERGE:
+                merged += self._merged(key, value)
+            elif key.value in entries:
                 self.errors.append(DocumentError(*key.mark, f"{key.value[:60]!r} is set twice"))
             else:
-                seen.add(key.value)
-                entries.append((key, value))
-        return entries
+                entries[key.value] = (key, value)
+        for key, value in merged:  # a mapping's own keys come first, then the mappings in their order
+            entries.setdefault(key.value, (key, value))
+        return list(entries.values())
+
+    def _merged(self, key: YamlScalar, value: Node) -> list[tuple[YamlScalar, Node]]:
+        """The entries that a merge key adds."""
+        mappings = value.items if isinstance(value, YamlSequence) else (value,)
+        if not all(isinstance(mapping, YamlMapping) for mapping in mappings):
+            self.errors.append(DocumentError(*key.mark, "a merge key needs a mapping or a list of mappings"))
+        return [pair for mapping in mappings if isinstance(mapping, YamlMapping) for pair in mapping.entries]
 
     def _scalar(self, event: ScalarEvent) -> YamlScalar:
-        plain = event.style is None
+        plain = not event.style  # libyaml has an empty style where PyYAML has none
         return YamlScalar(event.value, _place(event), plain, self._body(event))
 
     def _body(self, event: ScalarEvent) -> Mark | None:
@@ -134,7 +177,11 @@ class _Reader:
         start, end = event.start_mark, event.end_mark
         if event.style == "|":
             return self._block_body(event)
-        raw = self._lines[start.line][start.column : end.column] if start.line == end.line else None
+        if start.line != end.line or start.line >= len(
+            self._lines
+        ):  # libyaml ends a text with a line of its own
+            return None
+        raw = self._lines[start.line][start.column : end.column]
         if raw == event.value:
             return _place(event)
         return Mark(start.line + 1, start.column + 2) if raw and raw[1:-1] == event.value else None

@@ -18,6 +18,7 @@ import click
 from alerts import unit_tests
 from alerts.durations import format_duration
 from alerts.matching.labels import Matcher
+from alerts.promql.functions import relabeling
 from alerts.promql.series import METRIC_NAME
 from alerts.promql.syntax.nodes import selectors
 from alerts.replay import ALERT_SERIES
@@ -49,6 +50,7 @@ def check(files: tuple[Path, ...]) -> int:
     wrong = False
     for file in files:
         groups, mistakes = loader.load(read(file), str(file))
+        mistakes = tuple(sorted((*mistakes, *never_evaluated(groups))))
         for line in error_lines(file, mistakes):
             click.echo(line, err=True)
         for line in warnings(file, groups):
@@ -78,6 +80,14 @@ def read(file: Path) -> str:
 def error_lines(file: Path | str, mistakes: Iterable[DocumentError]) -> list[str]:
     """`FILE:LINE:COLUMN: message` for each error."""
     return [f"{file}:{m.line}:{m.column}: {plain(m.message)}" for m in mistakes]
+
+
+def never_evaluated(groups: Groups) -> Iterator[DocumentError]:
+    """Errors of rules that load, as in Prometheus, and fail at every evaluation."""
+    for group in groups:
+        for rule in group.rules:
+            for mistake in relabeling.mistakes(rule.node):
+                yield DocumentError(rule.line, 1, f"{rule.name} fails at every evaluation: {mistake}")
 
 
 def warnings(file: Path | str, groups: Groups) -> Iterator[str]:

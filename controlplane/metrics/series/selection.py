@@ -6,6 +6,7 @@ Called after rule files were loaded; the log names rules that read more than the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from alerts.promql.evaluator import LOOKBACK_SECONDS
@@ -36,7 +37,8 @@ def retention_for(groups: Iterable[RuleGroup], step: float) -> MetricRetention:
     beyond: list[Rule] = []
     for group in groups:
         for rule in group.rules:
-            for name, reach in _reaches(rule.node, max(0.0, group.query_offset)):
+            reaches = (_reaches(node, max(0.0, group.query_offset)) for node in rule.expressions)
+            for name, reach in chain.from_iterable(reaches):
                 if name is None or reach > MAX_KEPT_SECONDS:
                     beyond += [rule] if rule not in beyond else []
                 if name is not None:

@@ -161,3 +161,23 @@ def test_groups_are_due_at_multiples_of_their_interval() -> None:
     assert missed_evaluations(named, None, 60.0, 15.0) == 0
     assert missed_evaluations(named, 30.0, 60.0, 15.0) == 0
     assert missed_evaluations(named, 30.0, 150.0, 15.0) == 3
+
+
+def test_a_template_may_query_what_rules_before_it_recorded() -> None:
+    rules = group(
+        """
+groups:
+  - name: g
+    rules:
+      - {record: total, expr: sum(lag)}
+      - alert: Lag
+        expr: lag > 5
+        annotations: {summary: 'of {{ query "total" | first | value }}, {{ query "up + on () up" | len }}'}
+        labels: {of: '{{ with query "total" }}{{ . | first | value }}{{ end }}'}
+"""
+    )
+    result = evaluate_group(rules, source(lag("a", 7), ({"__name__": "up", "i": "1"}, {0.0: 1.0})), (), 0.0)
+    (alert,) = result.states[1].values()
+    assert alert.labels["of"] == "7"
+    assert alert.annotations == {"summary": "of 7, 1"}
+    assert [item.labels["__name__"] for item in result.recorded if "total" in item.labels["__name__"]]

@@ -126,3 +126,40 @@ def test_values_that_cannot_be_read_are_reported(values: str, expected: str) -> 
     assert len(mistakes) == 1
     assert expected in mistakes[0].message
     assert mistakes[0].line == 12
+
+
+def test_a_rule_that_fails_at_any_time_fails_its_test() -> None:
+    failing = RULES.replace("lag * 2", "lag + on () lag")
+    found, mistakes = load(failing)
+    assert mistakes == ()
+    only_values = (
+        TEST[: TEST.index("    alert_rule_test")]
+        + """
+    promql_expr_test:
+      - {expr: vector(1), eval_time: 2m, exp_samples: [{labels: '{}', value: 1}]}
+"""
+    )
+    file, mistakes = unit_tests.load(only_values)
+    assert mistakes == ()
+    (failure,) = unit_tests.run(file.tests[0], found, file)
+    assert "at 0 s a rule failed, and 4 times after it: twice: 1:5: " in failure.message
+    assert failure.line == file.tests[0].line
+
+
+@pytest.mark.parametrize(
+    ("fuzzy", "value", "holds"),
+    [
+        ("", "0.30000000000000004", True),
+        ("", "0.3", False),
+        ("fuzzy_compare: true", "0.3", True),
+        ("fuzzy_compare: true", "0.30001", False),
+    ],
+)
+def test_values_are_compared_exactly_or_to_their_last_bits(fuzzy: str, value: str, holds: bool) -> None:
+    text = f"""
+{fuzzy}
+tests:
+  - promql_expr_test:
+      - {{expr: vector(0.1) + vector(0.2), eval_time: 0s, exp_samples: [{{labels: '{{}}', value: {value}}}]}}
+"""
+    assert (outcome(text) == []) is holds

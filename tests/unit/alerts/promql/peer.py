@@ -39,7 +39,7 @@ class Peer:
         return self._ask("query_range", query=expression, start=start, end=end, step=step, **more)
 
     def _ask(self, path: str, **parameters: Any) -> Any:
-        parameters = {name: _in_its_words(str(value)) for name, value in parameters.items()}
+        parameters = {name: _as_the_peer_names_it(str(value)) for name, value in parameters.items()}
         data = urllib.parse.urlencode(parameters).encode()
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/{path}", data, timeout=30) as answer:
@@ -52,7 +52,7 @@ class PeerError(Exception):
     """Prometheus refused an expression, or could not evaluate it."""
 
 
-def _in_its_words(expression: str) -> str:
+def _as_the_peer_names_it(expression: str) -> str:
     """Prometheus 2 has an older name for a function."""
     return expression.replace("double_exponential_smoothing", "holt_winters")
 

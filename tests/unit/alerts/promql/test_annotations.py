@@ -31,10 +31,10 @@ def notes(text: str, at: float = 0.0) -> tuple[list[str], list[str]]:
 
 
 def test_a_quantile_outside_0_and_1() -> None:
-    said = "PromQL warning: quantile value should be between 0 and 1, got"
-    assert notes("quantile(2, m)") == ([f"{said} 2 (1:10)"], [])
-    assert notes("quantile_over_time(NaN, m[5m])") == ([f"{said} NaN (1:20)"], [])
-    assert notes("1 + quantile(1 + 1, m)") == ([f"{said} 2 (1:14)"], [])
+    expected = "PromQL warning: quantile value should be between 0 and 1, got"
+    assert notes("quantile(2, m)") == ([f"{expected} 2 (1:10)"], [])
+    assert notes("quantile_over_time(NaN, m[5m])") == ([f"{expected} NaN (1:20)"], [])
+    assert notes("1 + quantile(1 + 1, m)") == ([f"{expected} 2 (1:14)"], [])
     assert notes("quantile(1, m)") == ([], [])
 
 

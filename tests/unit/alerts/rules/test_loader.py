@@ -75,3 +75,29 @@ def test_rules_beside_an_invalid_one_are_still_returned() -> None:
     groups, mistakes = load(text)
     assert [rule.name for rule in groups[0].rules] == ["Good"]
     assert len(mistakes) == 1
+
+
+def test_queries_of_templates_are_parsed_with_the_rule() -> None:
+    text = """
+groups:
+  - name: g
+    rules:
+      - alert: A
+        expr: up
+        annotations: {summary: '{{ query "down" | len }}'}
+      - alert: B
+        expr: up
+        labels: {x: '{{ query "down(" }}'}
+"""
+    groups, mistakes = load(text)
+    assert [len(rule.expressions) for rule in groups[0].rules] == [2]
+    assert [(mistake.line, mistake.message) for mistake in mistakes] == [
+        (10, "template: query 'down(': 1:1: unknown function with name \"down\"")
+    ]
+
+
+def test_names_may_be_any_text_as_in_prometheus_3() -> None:
+    text = "groups: [{name: g, rules: [{record: a.b c, expr: up, labels: {d-e: f}}]}]"
+    groups, mistakes = load(text)
+    assert mistakes == ()
+    assert (groups[0].rules[0].name, groups[0].rules[0].labels) == ("a.b c", {"d-e": "f"})

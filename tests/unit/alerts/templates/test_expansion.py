@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alerts.templates.expansion import expand, template_errors
+from alerts.templates.expansion import expand, queries, template_errors
 
 LABELS = {"query": "orders", "app": "shop", "url": "http://a/b?c", "host": "db.example.org:5432"}
 
@@ -149,10 +149,34 @@ def test_an_error_while_filling_in_is_reported_in_the_text_and_never_raised(text
     assert expected in reported
 
 
-def test_functions_that_prometheus_has_and_we_have_not_say_nothing() -> None:
-    text = '{{ query "up" | first | value }}|{{ with query "up" }}x{{ end }}|{{ first query }}'
+@pytest.mark.parametrize(
+    ("text", "reported"),
+    [
+        ('{{ printf "%d %d %d" 0x1F 0b101 0o17 }}', "31 5 15"),
+        ('{{ printf "%d %d" 017 1_000 }}', "15 1000"),
+        ("{{ printf \"%d\" 'a' }}", "97"),
+        ("{{ 1_0.5e1 }} {{ -0x10 }}", "105 -16"),
+        ("{{ `a\\n{{ b` }}", "a\\n{{ b"),
+    ],
+)
+def test_literals_are_those_of_go(text: str, reported: str) -> None:
     assert template_errors(text) == ()
-    assert expand(text, {}, 1.0) == "||"
+    assert expand(text, {}, 1.0) == reported
+
+
+def test_a_number_that_is_none_is_reported() -> None:
+    assert "is not a number" in template_errors("{{ 0x_ }}")[0].message
+    assert "one character" in template_errors("{{ 'ab' }}")[0].message
+
+
+def test_an_unknown_function_is_an_error_at_load() -> None:
+    for name in ("tmpl", "call", "nosuch"):
+        assert f"there is no function '{name}'" in template_errors(f"{{{{ {name} 1 }}}}")[0].message
+
+
+def test_queries_are_found_where_they_are_literals() -> None:
+    text = '{{ with (query "a" | first) }}{{ range query `b` }}{{ end }}{{ end }}{{ query $labels.x }}'
+    assert queries(text + '{{ define "t" }}{{ "c" | query }}{{ query "d" }}{{ end }}') == ("a", "b", "d")
 
 
 def test_a_template_can_neither_run_for_ever_nor_grow_without_end() -> None:

@@ -96,10 +96,10 @@ def test_flow_collections(text: str, meant: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "column", "expected"),
     [
-        ("a: &x b\n", 1, 4, "anchors are not supported"),
-        ("a: *x\n", 1, 4, "aliases are not supported"),
+        ("a: *x\n", 1, 4, "there is no anchor 'x' before this alias"),
+        ("a: &x [*x]\n", 1, 8, "there is no anchor 'x' before this alias"),
         ("a: !!python/object b\n", 1, 4, "tags are not supported"),
-        ("a: b\n<<: c\n", 2, 1, "merge keys are not supported"),
+        ("a: b\n<<: c\n", 2, 1, "a merge key needs a mapping"),
         ("a: b\na: c\n", 2, 1, "'a' is set twice"),
         ("a: {b: c, b: d}\n", 1, 11, "'b' is set twice"),
         ("a: b\n---\nc: d\n", 2, 1, "only one document"),
@@ -137,8 +137,61 @@ def test_what_is_no_yaml_is_reported_with_its_line(text: str, line: int) -> None
     assert tree is None and mistakes[-1].line == line and len(mistakes[-1].message) > 10
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("a: &x {b: c}\nd: *x\n", {"a": {"b": "c"}, "d": {"b": "c"}}),
+        ("- &x a\n- &x b\n- *x\n", ["a", "b", "b"]),
+        (
+            "a: &x {b: 1, c: 2}\nd:\n  <<: *x\n  c: 3\n",
+            {"a": {"b": "1", "c": "2"}, "d": {"c": "3", "b": "1"}},
+        ),
+        (
+            "- &x {a: 1}\n- &y {a: 2, b: 2}\n- <<: [*x, *y]\n",
+            [{"a": "1"}, {"a": "2", "b": "2"}, {"a": "1", "b": "2"}],
+        ),
+        ("<<: {a: b}\n", {"a": "b"}),
+        ("'<<': {a: b}\n", {"<<": {"a": "b"}}),
+    ],
+)
+def test_anchors_aliases_and_merge_keys(text: str, meant: Any) -> None:
+    assert read(text) == meant
+
+
+def test_an_alias_keeps_the_place_of_its_anchor() -> None:
+    tree, _ = parse("a: &x b\nc: *x\n")
+    assert tree is not None
+    assert [value.mark for _, value in tree.entries] == [Mark(1, 4), Mark(1, 4)]  # type: ignore[union-attr]
+
+
+def test_aliases_cannot_stand_for_gigabytes() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    tree, mistakes = parse("\n".join(lines))
+    assert tree is None
+    assert "stands for more than" in mistakes[0].message
+    assert mistakes[0].line == 7
+
+
+def test_aliases_cannot_nest_deeper_than_text_can() -> None:
+    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 60))]
+    tree, mistakes = parse("\n".join(lines))
+    assert tree is None
+    assert "nested deeper than 40" in mistakes[0].message
+
+
+def test_a_document_of_some_mebibytes_is_read() -> None:
+    text = "a:\n" + "".join(f"  - name: rule {n}\n    expr: up == {n}\n" for n in range(50_000))
+    assert len(text) > 1 << 20
+    assert len(read(text)["a"]) == 50_000
+
+
+def test_what_utf_8_cannot_hold_is_reported() -> None:
+    assert "UTF-8" in parse("a: \ud800")[1][0].message
+
+
 def test_several_mistakes_are_reported_at_once() -> None:
-    _, mistakes = parse("a: &x b\nc: *x\na: d\n")
+    _, mistakes = parse("a: !x b\n<<: c\na: d\n")
     assert [mistake.line for mistake in mistakes] == [1, 2, 3]
 
 

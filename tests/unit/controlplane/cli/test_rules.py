@@ -60,6 +60,25 @@ def test_every_mistake_of_every_file_has_its_place(cli: Run, tmp_path: Path) -> 
     assert out == f"{good}: 1 group, 2 rules\n"
 
 
+def test_a_rule_that_fails_at_every_evaluation_is_an_error(cli: Run, tmp_path: Path) -> None:
+    text = """groups:
+  - name: g
+    rules:
+      - {record: a, expr: 'sum(label_replace(up, "x", "$1", "job", "("))'}
+      - {record: b, expr: 'label_join(up, "", ",", "job")'}
+      - {record: c, expr: 'label_replace(up, "x", "LONG", "job", ".*")'}
+      - {record: d, expr: 'label_replace(up, "x", "$1", "job", "(.*)")'}
+"""
+    file = written(tmp_path, text.replace("LONG", "x" * 5000))
+    code, _, err = cli("rules", "check", file)
+    lines = [line.removeprefix(f"{file}:") for line in err.splitlines()]
+    assert code == 2
+    assert [line.split(":")[0] for line in lines] == ["4", "5", "6"]
+    assert "a fails at every evaluation: 1:5: invalid regular expression in label_replace()" in lines[0]
+    assert "invalid label name" in lines[1]
+    assert "a label may have 4096 characters" in lines[2]
+
+
 def test_a_metric_that_nothing_reports_is_a_warning(cli: Run, tmp_path: Path) -> None:
     text = """groups:
   - name: g

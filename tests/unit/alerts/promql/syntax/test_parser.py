@@ -280,7 +280,7 @@ def test_a_chain_is_not_deep() -> None:
     assert sum(1 for _ in selectors(tree)) == 20_000
 
 
-def test_words_of_modifiers_are_names_too() -> None:
+def test_keywords_of_modifiers_are_names_too() -> None:
     for text in (
         "fill + fill(0) fill",
         "other + fill_left",

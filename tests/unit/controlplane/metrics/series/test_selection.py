@@ -52,3 +52,9 @@ def test_every_rule_of_the_pack_that_ships_reads_the_grid_alone() -> None:
     found = retention_for(groups, 15.0)
     assert found.beyond == ()
     assert "spark_streaming_query_status" in found.seconds
+
+
+def test_what_templates_query_is_kept_too() -> None:
+    text = "groups: [{name: g, rules: [{alert: A, expr: x, annotations: {s: '{{ query `y offset 1m` | len }}'}}]}]"
+    groups, _ = load(text)
+    assert retention_for(groups, 15.0).seconds == {"x": MORE, "y": 60.0 + MORE}
