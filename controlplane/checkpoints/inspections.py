@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from controlplane.health.checkpoint_verdict import is_outdated, is_stale
+from controlplane.health.checkpoint_verdict import is_outdated, is_stale, newest_reading
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import QueryView
 
@@ -19,6 +19,8 @@ MAX_INSPECTIONS = 2
 PASS_SECONDS = 15.0
 #: How long after a run's start or end its agent may take to send an inventory by itself.
 AGENT_SECONDS = 120.0
+#: Age of the newest reading from which a living agent is asked; in a driver of many queries readings are rare.
+OLD_SECONDS = 1800.0
 
 
 class Inspections:
@@ -53,9 +55,10 @@ def is_wanted(view: QueryView, now: float) -> bool:
         return False
     if not _lives(view, now):
         return view.checkpoint is None or is_outdated(view)
-    run = view.run
+    run, seen = view.run, view.checkpoint
     changed_at = max(run.started_at, run.ended_at or 0.0) if run is not None else view.first_seen_at
-    return now - changed_at > AGENT_SECONDS and (view.checkpoint is None or is_stale(view, now))
+    old = seen is None or (now - newest_reading(seen).at > OLD_SECONDS and is_stale(view, now))
+    return old and now - changed_at > AGENT_SECONDS
 
 
 def _lives(view: QueryView, now: float) -> bool:

@@ -119,6 +119,14 @@ def test_a_deleted_checkpoint_has_no_baseline(harness: StoreHarness) -> None:
     assert harness.read(shapes.baseline, anew) is None
 
 
+def test_newest_comparison_of_each_query_is_listed(harness: StoreHarness) -> None:
+    for number, (query_id, run_id) in enumerate((("q1", "a"), ("q2", "b"), ("q1", "c"))):
+        owner = replace(WHOSE, query_id=query_id, run_id=run_id, at=float(number))
+        harness.write(shapes.put, owner, {"v": 1}, {"verdict": run_id} if run_id != "b" else None)
+    found = harness.read(shapes.newest_comparisons)
+    assert sorted(found) == [("q1", "c", {"verdict": "c"}), ("q2", "b", None)]
+
+
 def test_failed_runs_do_not_displace_the_baseline(harness: StoreHarness) -> None:
     runs_of(harness, "q1", ("good", True), *((f"bad{n}", False) for n in range(MAX_SHAPES + 3)))
     assert harness.read(shapes.baseline, replace(WHOSE, run_id="x", at=500.0))["run_id"] == "good"

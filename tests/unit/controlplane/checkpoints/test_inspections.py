@@ -10,11 +10,12 @@ from controlplane.checkpoints.inspections import (
     AGENT_SECONDS,
     INSPECTION_SECONDS,
     MAX_INSPECTIONS,
+    OLD_SECONDS,
     PASS_SECONDS,
     Inspections,
     is_wanted,
 )
-from controlplane.model import CheckpointSummary, RunFacts
+from controlplane.model import CheckpointLogs, CheckpointSummary, RunFacts
 from tests.unit.controlplane.situations import NOW, agent, batches, run, view
 
 FACTS = RunFacts(checkpoint="/lake/c")
@@ -34,7 +35,9 @@ NEW = replace(OLD, taken_at=NOW, last_committed_batch=2)
         ({"agent": GONE, "checkpoint": None}, True),
         ({"agent": GONE, "checkpoint": NEW}, False),
         ({"checkpoint": replace(OLD, taken_at=NOW - 60)}, False),
+        ({"checkpoint": replace(OLD, taken_at=NOW - OLD_SECONDS + 1)}, False),
         ({"checkpoint": OLD}, True),
+        ({"checkpoint": replace(OLD, logs=CheckpointLogs(NOW - 600, 1, 1))}, False),
         ({"checkpoint": None}, True),
         ({"checkpoint": None, "run": run(started_at=NOW - AGENT_SECONDS + 1)}, False),
         ({"checkpoint": OLD, "run": run(started_at=NOW - 10)}, False),
@@ -49,7 +52,9 @@ NEW = replace(OLD, taken_at=NOW, last_committed_batch=2)
         "unknown, its driver has ended",
         "current",
         "outdated for a moment",
-        "outdated for long, as after a crash loop",
+        "stale, and its agent may have many queries",
+        "stale for long, as after a crash loop",
+        "its agent reads the logs",
         "its agent never sent an inventory, as a Connect client",
         "its agent may still send one",
         "its agent may still send one of the new run",

@@ -218,7 +218,8 @@ def test_checkpoint_that_its_agent_refuses_to_read_is_read_by_the_server(
     command = service.pending_request(query_id)
     service.answer(command.id, CommandResult("refused", "a Connect client", "unsupported_session"), None)
     assert seen(harness, view_of(harness, query_id)).verdict == "ok"
-    assert service.trouble(query_id) is None and service.pending_request(query_id) is None
+    assert eventually(lambda: service.pending_request(query_id) is None)
+    assert service.trouble(query_id) is None
 
 
 def test_reading_of_the_logs_is_kept_with_the_newest_inventory(
