@@ -124,11 +124,13 @@ class ProgressLine:
 
 def format_progress(progress: ImportProgress) -> str:
     """One line with logs, bytes, events, rate and time left."""
-    rate = progress.bytes / progress.seconds / 1e6 if progress.seconds else 0.0
+    from controlplane.pipeline.eventlogs.import_summary import format_bytes
+
+    rate = progress.bytes / progress.seconds if progress.seconds else 0.0
     left = progress.seconds_left
     return (
-        f"logs {progress.logs}/{progress.of_logs}, {progress.bytes / 1e6:.0f} of "
-        f"{progress.of_bytes / 1e6:.0f} MB, "
-        f"{progress.events} events, {rate:.0f} MB/s, "
+        f"logs {progress.logs}/{progress.of_logs}, {format_bytes(progress.bytes)} of "
+        f"{format_bytes(progress.of_bytes)}, "
+        f"{progress.events} events, {format_bytes(rate)}/s, "
         f"{'time left unknown' if left is None else f'{left:.0f} s left'}"
     )

@@ -12,7 +12,7 @@ import glob
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,15 +33,33 @@ class HadoopShell:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_chunks(file: LogFile, codec: str, hadoop: HadoopShell | None, start: int = 0) -> Iterator[bytes]:
+def read_chunks(
+    file: LogFile,
+    codec: str,
+    hadoop: HadoopShell | None,
+    start: int = 0,
+    on_read: Callable[[int], None] = lambda size: None,
+) -> Iterator[bytes]:
     """Decoded bytes from `start` on, which must be 0 for compressed files. OSError or CorruptStream.
 
-    `hadoop`: the shell to read with, None to use fsspec.
+    `hadoop`: the shell to read with, None to use fsspec. `on_read` is called with the size of each read of the file.
     """
     with _opened(file, hadoop) as opened:
         if start:
             opened.seek(start)
-        yield from CODECS[codec](opened)
+        yield from CODECS[codec](_CountedFile(opened, on_read))
+
+
+class _CountedFile:
+    """A file that reports the size of each read."""
+
+    def __init__(self, file: Any, on_read: Callable[[int], None]):
+        self._file, self._on_read = file, on_read
+
+    def read(self, size: int = -1) -> bytes:
+        content: bytes = self._file.read(size)
+        self._on_read(len(content))
+        return content
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from controlplane.pipeline.eventlogs.file_reader import HadoopShell, spark_home
 from controlplane.pipeline.eventlogs.import_summary import ImportSummary
 from controlplane.pipeline.eventlogs.listing import fsspec_supports, list_files, scheme_of
 from controlplane.pipeline.eventlogs.reconcile import ImportedRuns, retain_missing_rows
+from controlplane.pipeline.eventlogs.split_progress import WRITE_SECONDS, read_progress
 from controlplane.pipeline.eventlogs.split_reader import LogSplit, SplitResult, read_split
 from controlplane.pipeline.runtime.session import SparkFailed, error_line
 from controlplane.pipeline.runtime.worker_setup import freeze_loaded_objects
@@ -40,6 +41,8 @@ RANGE_BYTES = 64 << 20
 MIN_TASK_BYTES, MAX_TASK_BYTES, MAX_TASK_SPLITS = 16 << 20, 128 << 20, 64
 TASKS_PER_CORE = 4
 POLL_SECONDS = 0.03
+#: Up to this number of open logs the progress within their splits is read.
+MAX_WATCHED_LOGS = 20
 
 
 class NoFilesFound(LakeError):
@@ -48,7 +51,7 @@ class NoFilesFound(LakeError):
 
 @dataclass(frozen=True)
 class ImportProgress:
-    """Progress of an import. Bytes are those of the files; `seconds`: elapsed."""
+    """Progress of an import. Bytes are those of the files; `seconds`: since the job began to read."""
 
     logs: int
     of_logs: int
@@ -112,7 +115,7 @@ def import_logs(
             for log in wanted
         }
     if opened:
-        _ImportRun(get_session(), lake, held, commit_stamps, opened, summary, on_progress, began).run()
+        _ImportRun(get_session(), lake, held, commit_stamps, opened, summary, on_progress).run()
     summary.seconds = time.monotonic() - began
     return summary
 
@@ -207,7 +210,6 @@ class _ImportRun:
         opened: dict[str, _PendingLog],
         summary: ImportSummary,
         on_progress: Callable[[ImportProgress], None],
-        began: float,
     ):
         self.spark, self.lake, self.held, self.commit_stamps, self.opened = (
             spark,
@@ -216,9 +218,12 @@ class _ImportRun:
             commit_stamps,
             opened,
         )
-        self.summary, self.on_progress, self.began = summary, on_progress, began
+        self.summary, self.on_progress = summary, on_progress
+        self.began = time.monotonic()  # without the start of Spark, which says nothing about the rate
         self.total = sum(piece.size for pending in opened.values() for piece in pending.pieces)
         self.logs, self.events, self.bytes = len(opened), 0, 0
+        self.ended: set[str] = set()
+        self.running, self.read_again_at = (0, 0), 0.0
         self.runs = ImportedRuns()
         self.error: BaseException | None = None
 
@@ -269,6 +274,7 @@ class _ImportRun:
         if result.lake_error:
             raise LakeError(result.lake_error)
         self.bytes += result.size
+        self.ended.add(result.path)
         self.events += result.events.total()
         pending = self.opened[result.batch]
         pending.results.append(result)
@@ -343,9 +349,21 @@ class _ImportRun:
 
     def _progress(self) -> ImportProgress:
         done = self.logs - len(self.opened)
-        return ImportProgress(
-            done, self.logs, self.bytes, self.total, self.events, time.monotonic() - self.began
-        )
+        read, events = self._running()
+        read = min(self.total, self.bytes + read)
+        seconds = time.monotonic() - self.began
+        return ImportProgress(done, self.logs, read, self.total, self.events + events, seconds)
+
+    def _running(self) -> tuple[int, int]:
+        """Bytes and events that running tasks have read; (0, 0) while so many logs are open that these show it."""
+        now = time.monotonic()
+        if len(self.opened) > MAX_WATCHED_LOGS:
+            return 0, 0
+        if now >= self.read_again_at:
+            staged = [pending.pieces[0].staging.path for pending in self.opened.values()]
+            self.running = read_progress(self.lake.folder, staged, self.ended)
+            self.read_again_at = now + WRITE_SECONDS
+        return self.running
 
 
 def normalize_paths(arguments: Sequence[str]) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from controlplane.pipeline.eventlogs.scanner import (
     read_header,
     scan_lines,
 )
+from controlplane.pipeline.eventlogs.split_progress import SplitProgress
 
 #: Rows, and bytes of their lines, that are buffered as Python values before they become Arrow columns.
 MAX_BUFFERED_ROWS, MAX_BUFFERED_LINE_BYTES = 6_000, 32 << 20
@@ -64,6 +65,11 @@ class LogSplit:
         return (self.log.files[self.file_index].size if self.stop is None else self.stop) - self.start
 
     @property
+    def name(self) -> str:
+        """Identifies the split within its log."""
+        return f"{self.file_index}-{self.start}"
+
+    @property
     def first(self) -> bool:
         """Whether the split is the start of its log."""
         return not self.file_index and not self.start
@@ -75,6 +81,7 @@ class SplitResult:
 
     batch: str
     size: int
+    path: str = ""  # of the split, below `_staging`
     parts: list[Part] = field(default_factory=list)
     events: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
@@ -91,7 +98,7 @@ class SplitResult:
 
 def read_split(split: LogSplit, held: LakeManifest | None) -> SplitResult:
     """Read a split and stage its rows; never raises. `held`: the lake's manifest, None where it is empty."""
-    result = SplitResult(split.log.batch, split.size)
+    result = SplitResult(split.log.batch, split.size, f"{split.staging.path}/{split.name}")
     gc_enabled = gc.isenabled()
     gc.disable()  # millions of values, no cycles: collecting would take a sixth of the time
     try:
@@ -107,6 +114,10 @@ def read_split(split: LogSplit, held: LakeManifest | None) -> SplitResult:
         if gc_enabled:
             gc.enable()
     return result
+
+
+def _uncounted(size: int) -> None:
+    """Bytes that belong to another split."""
 
 
 class SplitReader:
@@ -127,6 +138,10 @@ class SplitReader:
         self.pending_reports: dict[str, ProgressReport] = {}
         self.last_report_at: dict[str, float] = {}
         self.line_bytes = 0
+        self.progress = SplitProgress(split.staging, split.name, self._event_count)
+
+    def _event_count(self) -> int:
+        return self.fast_count + self.result.events.total()
 
     def read(self) -> None:
         """Read all lines of the split and stage their rows."""
@@ -146,7 +161,8 @@ class SplitReader:
     def _opened(self) -> tuple[LogHeader, Iterable[bytes], int]:
         """The header of the log's first file, and the split as chunks with their base offset in its file."""
         split, log = self.split, self.split.log
-        first: Any = read_chunks(log.files[0], log.codecs[0], split.hadoop)
+        on_read = self.progress if split.first else _uncounted
+        first: Any = read_chunks(log.files[0], log.codecs[0], split.hadoop, on_read=on_read)
         seen: list[bytes] = []
         try:
             header = read_header(_record(first, seen))
@@ -159,7 +175,8 @@ class SplitReader:
             return header, chain(seen, first), 0
         first.close()
         base = max(0, split.start - NEARBY_BYTES)
-        return header, read_chunks(self.file, log.codecs[split.file_index], split.hadoop, base), base
+        codec = log.codecs[split.file_index]
+        return header, read_chunks(self.file, codec, split.hadoop, base, self.progress), base
 
     def _damaged(self, name: str, error: CorruptStream) -> None:
         if isinstance(error, TruncatedStream):
@@ -244,6 +261,7 @@ class SplitReader:
         self.result.decoded_bytes = state.read
         if self.fast_count:
             self.result.events["progress"] += self.fast_count
+            self.fast_count = 0
         problems = self.result.problems
         if state.too_long:
             problems.append(
@@ -255,6 +273,7 @@ class SplitReader:
     # -- writing ---------------------------------------------------------------------------------
 
     def _gather(self) -> None:
+        self.progress(0)  # a well compressed file is read long before its events are
         self.last_report_at.update(
             (run_id, ended_at(report)) for run_id, report in self.pending_reports.items()
         )

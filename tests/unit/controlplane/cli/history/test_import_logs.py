@@ -101,9 +101,9 @@ HALF = ImportProgress(3, 10, 500_000_000, 1_000_000_000, 1200, 10.0)
 
 
 def test_progress_has_the_share_done_the_rate_and_the_time_left() -> None:
-    assert format_progress(HALF) == "logs 3/10, 500 of 1000 MB, 1200 events, 50 MB/s, 10 s left"
+    assert format_progress(HALF) == "logs 3/10, 500.0 MB of 1.0 GB, 1200 events, 50.0 MB/s, 10 s left"
     begun = ImportProgress(0, 10, 0, 1_000_000_000, 0, 0.0)
-    assert format_progress(begun) == "logs 0/10, 0 of 1000 MB, 0 events, 0 MB/s, time left unknown"
+    assert format_progress(begun) == "logs 0/10, 0 B of 1.0 GB, 0 events, 0 B/s, time left unknown"
 
 
 class Terminal(io.StringIO):
@@ -117,4 +117,4 @@ def test_a_terminal_gets_one_line_rewritten_and_a_file_lines(stream: Any, printe
     shown(HALF)
     shown(HALF)  # too soon to be said again
     shown.end()
-    assert stream.getvalue() == f"{printed}, 500 of 1000 MB, 1200 events, 50 MB/s, 10 s left\n"
+    assert stream.getvalue() == f"{printed}, 500.0 MB of 1.0 GB, 1200 events, 50.0 MB/s, 10 s left\n"
