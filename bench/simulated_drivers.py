@@ -124,19 +124,19 @@ class SimulatedDriver:
         began = time.time()
         due = {query: began + self._dice.uniform(0, INTERVAL_SECONDS) for query in self.queries}
         failing = self._begin + self._dice.uniform(0, 1) * self._failure_period
-        beat = began
+        heartbeat_at = began
         while (now := time.time()) < self._end:
             lines = self._reports(due, now)
             batches = len(lines)
-            if now >= beat:
+            if now >= heartbeat_at:
                 lines += self._heartbeat()
-                beat += INTERVAL_SECONDS
+                heartbeat_at += INTERVAL_SECONDS
             if now >= failing:
                 lines.append(self._fail(self._dice.choice(self.queries)))
                 failing += self._failure_period
             if lines:
                 self._post(lines, batches)
-            next_at = min(*due.values(), beat, failing) + LINGER_SECONDS
+            next_at = min(*due.values(), heartbeat_at, failing) + LINGER_SECONDS
             time.sleep(max(0.0, min(next_at, self._end) - time.time()))
         self._account.wanted += sum(_missed(at, self._end) for at in due.values())
 

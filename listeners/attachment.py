@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Callable
 
@@ -264,11 +265,18 @@ class Attachment:
     def _execute(self, command: wire.Command) -> wire.CommandResult:
         if command.action == "inventory":
             return self.inventories.on_command(command)
-        result = self._executor.execute(command)
+        result = self._explained(self._executor.execute(command))
         entry = self.registry.entry(command.query_id)
         if entry is not None and command.action != "stop" and result.state == "succeeded":
             self.inventories.started(entry)
         return result
+
+    def _explained(self, result: wire.CommandResult) -> wire.CommandResult:
+        """A failure because the JVM has ended gives that as its reason, not py4j's exception."""
+        outage = self._outage_of(None) if result.state == "failed" else None
+        if outage is None:
+            return result
+        return replace(result, reason=f"{outage.detail}; start the application", code=outage.cause)
 
     # -- query lifecycle -------------------------------------------------------------------------
 

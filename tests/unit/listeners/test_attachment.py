@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from listeners import attachment
+from listeners.protocol import wire
 from listeners.spark.engine import SparkOutage
 
 
@@ -120,3 +121,20 @@ def test_hanging_spark_does_not_delay_the_end_of_the_program(
     assert terminated == [made] and engine.asked.is_set() and not engine.released.is_set()
     assert any(b'"app_ended"' in path.read_bytes() for path in tmp_path.rglob("*.events"))
     engine.released.set()
+
+
+def test_command_that_fails_because_the_jvm_has_ended_names_that_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = HangingEngine()
+    monkeypatch.setenv("CONTROLPLANE_SPOOL_DIR", str(tmp_path))
+    monkeypatch.setattr(attachment, "engine_of", lambda session: engine)
+    made = attachment.Attachment(Session(), "http://127.0.0.1:9", None, {}, None, "all")
+    refused = wire.CommandResult("failed", "ConnectionRefusedError: [Errno 111] Connection refused")
+    monkeypatch.setattr(made._executor, "execute", lambda command: refused)
+    command = wire.Command("c", "restart", "q")
+    assert made._execute(command) == refused
+    engine.spark_outage = KILLED
+    result = made._execute(command)
+    assert (result.state, result.code) == ("failed", "jvm_exited")
+    assert result.reason == "the driver's JVM has ended by signal 9; start the application"
