@@ -5,6 +5,7 @@ Part of the server's domain model (`controlplane.model`), with the same conventi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 class Outage:
     """Spark has not answered a driver's agent since `since` (Unix seconds).
 
-    `cause`: one of `listeners.protocol.wire.OUTAGE_CAUSES`; `detail`: the error in one line.
+    `cause`: one of `listeners.protocol.wire.OUTAGE_CAUSES`; `detail`: the error in one line. `seen_at`: when the
+    agent last found it so; Spark may have answered since.
     """
 
     cause: str
     since: float
     detail: str | None = None
+    seen_at: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,7 @@ class Attachment:
             linger,
             engine.outage,
         )
+        prober.on_answer = self.agent.reachability.poll_begins
 
     # -- for users -------------------------------------------------------------------------------
 

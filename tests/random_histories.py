@@ -26,6 +26,7 @@ from controlplane.model import Verdict
 from controlplane.records import UnitOfWork
 from listeners.protocol import wire
 from listeners.queries.prober import Prober
+from listeners.queries.reachability import Reachability
 from listeners.queries.registry import Registry
 from listeners.spark.engine import SparkStatus, SparkTasks
 from tests.drivers import BEGIN, Driver, report
@@ -130,13 +131,23 @@ class SimulatedDriver:
     runs: list[TrueRun] = field(default_factory=list)
     written: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
     now: float = 0.0
+    heartbeat_at: float = 0.0
     killed: bool = False
 
     def answer(self, read: Callable[[float], Any]) -> Any:
         took, share = self.pace.delay(60.0), self.pace.rng.random()
         answer = read(self.now + took * share)
-        self.now += took
+        self.wait(took)
         return answer
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; the agent's heartbeats do not wait for Spark."""
+        until = self.now + seconds
+        while self.heartbeat_at <= until:
+            self.now = self.heartbeat_at
+            self.write(self.now, "heartbeat", {"uptime": 1.0, **self.reachability.facts()})
+            self.heartbeat_at += HEARTBEAT_SECONDS + self.pace.delay(2.0)
+        self.now = until
 
     def active(self, session: Any) -> list[SeenRun]:
         return self.answer(
@@ -158,10 +169,8 @@ class SimulatedDriver:
     def observe(self) -> None:
         """The agent's own threads: heartbeats and polls."""
         self.write(self.began, "app_started", {"actions": "all"})
-        at = self.began
-        while at < self.ended:
-            self.write(at, "heartbeat", {"uptime": 1.0})
-            at += HEARTBEAT_SECONDS + self.pace.delay(2.0)
+        self.now = self.heartbeat_at = self.began
+        self.reachability = Reachability(lambda error: None, lambda: self.now)
         prober = Prober(
             Registry(),
             lambda: [self],
@@ -169,11 +178,13 @@ class SimulatedDriver:
             engine_of=lambda session: self,
             shapes=False,
         )
-        self.now = self.began
+        prober.on_answer = self.reachability.poll_begins
         while self.now < self.ended:
+            self.reachability.poll_begins()
             status = prober.probe()
             self.write(self.now, "status", status)
-            self.now += self.pace.rng.choice((1.0, POLL_SECONDS, POLL_SECONDS))
+            self.reachability.poll_answered()
+            self.wait(self.pace.rng.choice((1.0, POLL_SECONDS, POLL_SECONDS)))
 
     def lines(self) -> list[tuple[float, bytes]]:
         """(true time of writing, line) of each event, in order."""
@@ -338,7 +349,7 @@ class MemoryServer:
         lifecycle.record_agents(
             self._unit, events, deduplication._offsets(fresh), deduplication._heartbeats(fresh)
         )
-        lifecycle.apply_events(self._unit, [item.parsed for item in fresh], now)
+        lifecycle.apply_events(self._unit, [item.parsed for item in fresh], now, self._listening_since)
         self.window.apply(deduplication._changes(self._unit, fresh))
         self._unit.changed.clear()
         self._unit.ended_agents.clear()

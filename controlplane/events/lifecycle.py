@@ -33,10 +33,13 @@ MAX_REASONS = 30
 _UNSTARTED = uuid.UUID("6f2f5a0c-5c0f-5b0e-9c57-0d9b3f6a2b11")
 
 
-def apply_events(unit: UnitOfWork, events: Iterable[ParsedEvent], now: float) -> None:
+def apply_events(
+    unit: UnitOfWork, events: Iterable[ParsedEvent], now: float, listening_since: float = 0.0
+) -> None:
     """Apply events to the rows of `unit`, then resolve the runs of every query they concern.
 
-    Call `record_agents` first: it creates the rows of the agents. `now`: Unix seconds.
+    Call `record_agents` first: it creates the rows of the agents. `now`: Unix seconds; `listening_since`: when
+    this server started.
     """
     concerned: set[str] = set()
     for parsed in events:
@@ -52,7 +55,7 @@ def apply_events(unit: UnitOfWork, events: Iterable[ParsedEvent], now: float) ->
         if row.run.agent in unit.ended_agents:
             concerned.add(row.run.query_id)
     for query_id in concerned & unit.queries.keys():
-        resolve_runs(unit, query_id, rows_of.get(query_id, []), now)
+        resolve_runs(unit, query_id, rows_of.get(query_id, []), now, listening_since)
 
 
 def _record_batch_id(unit: UnitOfWork, parsed: ParsedEvent, now: float) -> None:

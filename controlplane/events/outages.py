@@ -36,6 +36,5 @@ def _reported(heartbeat: Mapping[str, Any]) -> Outage | None:
         return None
     if not math.isfinite(seconds) or seconds < 0:
         return None
-    return Outage(
-        str(cause), float(heartbeat["at"]) - seconds, progress.text(found.get("detail"), MAX_DETAIL_CHARS)
-    )
+    seen_at, detail = float(heartbeat["at"]), progress.text(found.get("detail"), MAX_DETAIL_CHARS)
+    return Outage(str(cause), seen_at - seconds, detail, seen_at)

@@ -27,11 +27,16 @@ SIGNAL_SECONDS = 30.0
 JVM_ENDED = "The driver's JVM has ended."
 
 
-def resolve_runs(unit: UnitOfWork, query_id: str, rows: list[RunRow], now: float) -> None:
-    """Determine the newest run, end the older ones that were never reported as ended, and add up the counts."""
+def resolve_runs(
+    unit: UnitOfWork, query_id: str, rows: list[RunRow], now: float, listening_since: float = 0.0
+) -> None:
+    """Determine the newest run, end the older ones that were never reported as ended, and add up the counts.
+
+    `listening_since`: when this server started; earlier silence of a driver is not the driver's.
+    """
     newest = _newest(rows)
     for row in rows:
-        _put_end(unit, row, _ended_by(unit, row, newest, now))
+        _put_end(unit, row, _ended_by(unit, row, newest, now, listening_since))
     query = unit.queries[query_id]
     if newest is not None:
         back = query.retired_at is not None and newest.started_at > query.retired_at
@@ -81,7 +86,9 @@ def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, 
     return added
 
 
-def _ended_by(unit: UnitOfWork, row: RunRow, newest: Run | None, now: float) -> str | None:
+def _ended_by(
+    unit: UnitOfWork, row: RunRow, newest: Run | None, now: float, listening_since: float
+) -> str | None:
     """The strongest evidence that a run has ended; None while it may be active."""
     if row.ended_by == "terminated":
         return row.ended_by
@@ -94,7 +101,8 @@ def _ended_by(unit: UnitOfWork, row: RunRow, newest: Run | None, now: float) -> 
     # One driver never runs a query twice at a time. Two drivers may, and that must stay visible.
     if newest.agent == row.run.agent:
         return "superseded"
-    return "lost" if now - agent.last_seen_at > DEFAULTS.silent_seconds else None
+    silence = now - max(agent.last_seen_at, listening_since)
+    return "lost" if silence > DEFAULTS.silent_seconds else None
 
 
 def _put_end(unit: UnitOfWork, row: RunRow, ended_by: str | None) -> None:

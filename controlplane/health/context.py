@@ -181,7 +181,8 @@ class QueryContext:
         outage = agent.outage if agent is not None and agent.ended_at is None else None
         if outage is None or self.silent:
             return None
-        slow = outage.cause == wire.NO_ANSWER and self.now - outage.since <= self.limits.no_answer_seconds
+        waited = min(self.now, outage.seen_at) - outage.since
+        slow = outage.cause == wire.NO_ANSWER and waited <= self.limits.no_answer_seconds
         return None if slow else outage
 
     @property

@@ -41,15 +41,20 @@ class StoredChunk:
     changes: Changes
 
 
-def store(connection: Connection, prepared: Sequence[PreparedEvent], now: float) -> StoredChunk:
-    """Store the new events of a chunk in the writer's transaction. `now`: Unix seconds."""
+def store(
+    connection: Connection, prepared: Sequence[PreparedEvent], now: float, listening_since: float = 0.0
+) -> StoredChunk:
+    """Store the new events of a chunk in the writer's transaction. `now`: Unix seconds.
+
+    `listening_since`: when this server started.
+    """
     unit = unit_of_work.load(connection, references([event.parsed for event in prepared]))
     unseen = _unseen(connection, unit, prepared)
     fresh = _unreported(connection, unit, unseen)
     lifecycle.record_agents(
         unit, [item.parsed.event for item in unseen], _offsets(prepared), _heartbeats(unseen)
     )
-    lifecycle.apply_events(unit, [item.parsed for item in fresh], now)
+    lifecycle.apply_events(unit, [item.parsed for item in fresh], now, listening_since)
     unit_of_work.save(connection, unit)
     _append(connection, unit, fresh)
     return StoredChunk(fresh, _changes(unit, fresh))

@@ -69,7 +69,7 @@ class IngestService:
 
     def __init__(self, writer: Writer, window: Window, clock: Callable[[], float] = time.time):
         self._writer = writer
-        self._batcher = WriteBatcher(writer, window.apply)
+        self._batcher = WriteBatcher(writer, window.apply, clock())
         self._clock = clock
         self._clocks = AgentClocks()
         self._lock = threading.Lock()

@@ -42,11 +42,12 @@ class _PendingChunk:
 class WriteBatcher:
     """Batches chunks for the writer.
 
-    `follow` gets the changes of each commit, in order, on the writer's thread.
+    `follow` gets the changes of each commit, in order, on the writer's thread. `listening_since`: when this server
+    started, Unix seconds.
     """
 
-    def __init__(self, writer: Writer, follow: Callable[[Changes], None]):
-        self._writer = writer
+    def __init__(self, writer: Writer, follow: Callable[[Changes], None], listening_since: float = 0.0):
+        self._writer, self._listening_since = writer, listening_since
         self._follow = follow
         self._lock = threading.Lock()
         self._pending: list[_PendingChunk] = []
@@ -73,7 +74,7 @@ class WriteBatcher:
         def work(connection: Connection) -> StoredChunk:
             taken.extend(take())
             together = [event for pending in taken for event in pending.chunk]
-            return store(connection, together, max(pending.now for pending in taken))
+            return store(connection, together, max(pending.now for pending in taken), self._listening_since)
 
         def deliver(future: Future[StoredChunk]) -> None:
             error = future.exception()

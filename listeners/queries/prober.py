@@ -53,6 +53,8 @@ class Prober:
         #: Executors and heap as of the last round that reported them. The next heartbeat reads them without
         #: waiting for the JVM.
         self.driver: dict[str, Any] = {}
+        #: Called after each answer of Spark: a round that asks for many queries may take minutes.
+        self.on_answer: Callable[[], None] = lambda: None
 
     def probe(self) -> dict[str, Any]:
         """The `data` of a status event. Raises if no session answered.
@@ -84,7 +86,9 @@ class Prober:
 
     def _active(self, session: Any) -> list[tuple[Engine, Any, SparkRun]]:
         engine = self._engine_of(session)
-        return [(engine, session, run) for run in engine.active(session)]
+        runs = engine.active(session)
+        self.on_answer()
+        return [(engine, session, run) for run in runs]
 
     def _driver_figures(self, sessions: list[Any]) -> dict[str, Any]:
         """Executors and heap, from any session: they share the driver.
@@ -114,6 +118,7 @@ class Prober:
     def _describe(self, engine: Engine, session: Any, run: SparkRun) -> dict[str, Any]:
         at = self._clock()
         probe_state, status = self._probes.setdefault(run.run_id, _RunProbe()), run.status()
+        self.on_answer()
         document: dict[str, Any] = {
             "at": at,
             "id": run.query_id,
@@ -125,6 +130,7 @@ class Prober:
         }
         probe_state.trigger_rounds = probe_state.trigger_rounds + 1 if status.trigger_active else 0
         document.update(self._tasks(engine, session, run, probe_state))
+        self.on_answer()
         if not status.message.startswith("Initializing"):
             document.update(self._facts_if_new(run, probe_state))
         return document

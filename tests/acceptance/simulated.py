@@ -124,7 +124,7 @@ class SimulatedAgent:
             "lastTaskAt": None,
             **more,
         }
-        return {"queries": [polled]}
+        return {"queries": [polled], "listedAt": time.time()}
 
     def progress(self, query: SimulatedQuery, batch: int | None = None, **more: Any) -> tuple[str, Json]:
         query.batch = query.batch + 1 if batch is None else batch

@@ -169,7 +169,8 @@ class SimulatedDriver:
         if not self.alive:
             return
         self._send("heartbeat", {}, waits=True)
-        self._send("status", {"queries": [self._entry(s) for s in self.streams if s.alive]})
+        entries = [self._entry(stream) for stream in self.streams if stream.alive]
+        self._send("status", {"queries": entries, "listedAt": self.simulation.now})
         self.simulation.at(self.simulation.now + POLL, self._heartbeat)
 
     def _entry(self, stream: SimulatedStream) -> dict[str, Any]:

@@ -208,6 +208,17 @@ def test_a_driver_that_ended_in_good_order_before_the_next_is_no_failure() -> No
     assert ledger.queries["q"].totals == {"starts": 2}
 
 
+def test_the_silence_of_a_driver_while_the_server_was_down_is_not_its_end() -> None:
+    old, new, ledger = Driver(), Driver(), UnitOfWork()
+    tell(ledger, old.started("q", "r1"))
+    event = wire.decode_event(new.started("q", "r2", at=BEGIN + 600))
+    lifecycle.record_agents(ledger, [event], {})
+    lifecycle.apply_events(ledger, [parse(event)], BEGIN + 600, listening_since=BEGIN + 599)
+    assert end_of(ledger, "r1") == (None, None)
+    lifecycle.apply_events(ledger, [parse(event)], BEGIN + 700, listening_since=BEGIN + 599)
+    assert end_of(ledger, "r1")[0] is RunEnd.LOST
+
+
 def test_two_drivers_that_both_speak_stay_visible() -> None:
     old, new = Driver(), Driver()
     ledger = reported(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 5), now=BEGIN + 6)

@@ -24,7 +24,7 @@ def outage_of(unreachable: Any, *polls: float) -> Outage | None:
 
 
 def test_outage_began_so_many_seconds_before_the_heartbeat() -> None:
-    assert outage_of(AWAY) == Outage("server_away", BEGIN - 12, "connection refused")
+    assert outage_of(AWAY) == Outage("server_away", BEGIN - 12, "connection refused", BEGIN)
 
 
 def test_poll_after_the_heartbeat_shows_that_spark_answers() -> None:

@@ -146,7 +146,7 @@ CASES = [
     ),
     Case(
         "a poll that waits for a minute on a busy host",
-        view(agent=agent(outage=Outage("no_answer", NOW - 100))),
+        view(agent=agent(outage=Outage("no_answer", NOW - 150, seen_at=NOW - 40))),
         QueryStatus.RUNNING,
         "Keeping up",
     ),

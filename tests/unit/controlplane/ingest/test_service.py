@@ -238,11 +238,11 @@ def test_a_line_that_raises_an_unexpected_error_is_stored_raw_and_its_neighbours
 ) -> None:
     real = deduplication.lifecycle.apply_events
 
-    def brittle(ledger: Any, reported: Any, now: float) -> None:
+    def brittle(ledger: Any, reported: Any, *times: float) -> None:
         reported = list(reported)
         if any(item.event.type == "weather" and not (item.raw and keepable) for item in reported):
             raise KeyError("unforeseen")
-        real(ledger, reported, now)
+        real(ledger, reported, *times)
 
     monkeypatch.setattr(deduplication.lifecycle, "apply_events", brittle)
     driver = Driver()

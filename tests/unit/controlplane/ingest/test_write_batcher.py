@@ -39,9 +39,9 @@ def test_chunks_that_wait_are_one_submission(harness: StoreHarness, monkeypatch:
     sizes: list[int] = []
     real = write_batcher.store
 
-    def counted(connection: Any, chunk: Any, now: float) -> Any:
+    def counted(connection: Any, chunk: Any, *times: float) -> Any:
         sizes.append(len(chunk))
-        return real(connection, chunk, now)
+        return real(connection, chunk, *times)
 
     monkeypatch.setattr(write_batcher, "store", counted)
     gate = threading.Event()
@@ -73,10 +73,10 @@ def test_an_event_put_alone_keeps_its_trouble_to_itself(
 ) -> None:
     real = write_batcher.store
 
-    def brittle(connection: Any, chunk: Any, now: float) -> Any:
+    def brittle(connection: Any, chunk: Any, *times: float) -> Any:
         if any(event.parsed.query_id == "bad" for event in chunk):
             raise KeyError("bad")
-        return real(connection, chunk, now)
+        return real(connection, chunk, *times)
 
     monkeypatch.setattr(write_batcher, "store", brittle)
     heap = WriteBatcher(harness.writer, harness.window.apply)

@@ -92,6 +92,16 @@ def test_status_has_the_times_of_the_list_and_of_each_answer(driver):
     assert (status["listedAt"], [query["at"] for query in status["queries"]]) == (100.0, [100.0, 140.0])
 
 
+def test_every_answer_of_a_round_shows_that_spark_answers(driver):
+    answers = []
+    engine = Seen(driver.query, driver)
+    prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
+    prober.on_answer = lambda: answers.append(driver.asked)
+    prober.probe()
+    prober.probe()
+    assert answers == [0, 0, 0, 0, 0, 1]
+
+
 def test_query_that_cannot_be_described_makes_the_status_partial(driver):
     engine = Seen(driver.query, driver)
     good, bad = ENGINE.run(driver.query), ENGINE.run(Query(JavaQuery("p", "r2", "prices")))
