@@ -22,8 +22,9 @@ from listeners.protocol import wire
 MAX_TOTALS = 300
 #: Ends that show only when a later run has begun: in the same driver, or in another driver that replaced it.
 INFERRED = ("superseded", "lost")
-#: How long before the end of a driver a signal to it may have ended a query: a pod's default grace period.
-SIGNAL_SECONDS = 30.0
+#: How long before the end of a driver a signal to it may have ended a query. A liveness probe that ends a driver because
+#: a query failed takes longer: 30 s by default.
+SIGNAL_SECONDS = 10.0
 JVM_ENDED = "The driver's JVM has ended."
 
 

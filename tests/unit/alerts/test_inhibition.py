@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from alerts.grouping import add_alerts
 from alerts.inhibition import Inhibitor, InhibitRule
 from alerts.matching.labels import parse_matchers
 from alerts.notify import config
@@ -95,3 +96,13 @@ def test_a_critical_alert_inhibits_the_warning_of_the_same_name() -> None:
     inhibitor = Inhibitor(SHIPPED.inhibit_rules, [critical, warning])
     assert inhibitor.inhibiting(warning.labels) == (critical.fingerprint,)
     assert inhibitor.inhibiting(critical.labels) == ()
+
+
+def test_alerts_of_two_applications_of_one_spark_connect_server_are_one_notification() -> None:
+    assert SHIPPED is not None
+    found = [
+        alert("SparkUnreachable", layer="driver", app=app, severity="critical", spark_app_id=spark)
+        for app, spark in (("shop", "local-1"), ("web", "local-1"), ("other", "local-2"))
+    ]
+    groups = add_alerts({}, found, SHIPPED.route).values()
+    assert sorted(len(group.alerts) for group in groups) == [1, 2]
