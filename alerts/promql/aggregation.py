@@ -61,6 +61,8 @@ def aggregate(
     names, grouping = node.labels, without if node.without else by
     if isinstance(parameter, str):
         rows, names = _valued(rows, parameter, budget), names if node.without else (*names, parameter)
+    if node.operator == "quantile" and node.parameter and isinstance(parameter, np.ndarray):
+        check_quantile(parameter, node.parameter, annotations)
     if not len(rows):
         return no_rows(rows.steps)
     stack = _stacked(rows, grouping(names))
@@ -72,8 +74,6 @@ def aggregate(
         case "limit_ratio", np.ndarray():
             return _sampled(stack, _ratios(parameter, node, annotations))
         case "quantile", np.ndarray():
-            assert node.parameter is not None
-            check_quantile(parameter, node.parameter, annotations)
             values = _quantile(stack, parameter)
         case _:
             values = _SIMPLE[node.operator](stack)

@@ -78,8 +78,7 @@ def _place(node: Node) -> str:
 
 
 def _of_metric(labels: Labels) -> str:
-    name = labels.get(METRIC_NAME)
-    return f' for metric name "{name}"' if name else ""
+    return f' for metric name "{labels.get(METRIC_NAME, "")}"'
 
 
 def _cut(notes: dict[str, None], kind: str) -> list[str]:

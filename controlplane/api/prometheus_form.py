@@ -28,7 +28,9 @@ MAX_SELECTORS = 50
 MAX_POINTS = 11_000
 #: Go stores a duration as nanoseconds in 63 bits.
 MAX_DURATION_SECONDS = 2**63 / 1e9
-LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+#: How a path writes a label name that is no identifier: `U__a_2e_b` is `a.b`.
+ESCAPED_NAME = "U__"
+_ESCAPE = re.compile(r"__|_([0-9a-fA-F]{1,6})_")
 _NUMBER = re.compile(
     r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.ASCII | re.IGNORECASE
 )
@@ -113,6 +115,16 @@ def read(query: str, body: bytes = b"") -> Form:
         for name, value in pairs:
             values[name] = (*values.get(name, ()), value)
     return Form(values)
+
+
+def label_name(text: str) -> str:
+    """The label name that a path names, with Prometheus' escapes resolved."""
+    if not text.startswith(ESCAPED_NAME):
+        return text
+    try:
+        return _ESCAPE.sub(lambda e: chr(int(e[1], 16)) if e[1] else "_", text.removeprefix(ESCAPED_NAME))
+    except (ValueError, OverflowError):
+        raise PrometheusError("bad_data", f'invalid label name: "{text[:80]}"') from None
 
 
 def _whole(text: str) -> int | None:

@@ -81,7 +81,7 @@ def _over_time(node: Call, values: Sequence[Inner], annotations: Annotations) ->
     found, present = OVER_TIME[node.function](*values)
     rows = SampleRows(windows.samples.labels, found, present).where(present)
     if node.function == "quantile_over_time" and isinstance(values[0], np.ndarray):
-        check_quantile(values[0], node.arguments[0], annotations)
+        check_quantile(values[0][present.any(axis=0)], node.arguments[0], annotations)
     if node.function in ("rate", "increase"):
         for labels in rows.labels:
             annotations.possibly_not_a_counter(labels, node.arguments[0])

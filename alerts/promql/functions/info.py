@@ -34,7 +34,7 @@ def joined(rows: SampleRows, infos: Windows, matchers: Sequence[Matcher]) -> Sam
     """`rows` with the data labels of `infos`, at each step those of the newest info series of each metric."""
     names = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
     wanted = {matcher.name for matcher in matchers if matcher.name != METRIC_NAME}
-    required = any(not matches([m], {}) for m in matchers if m.name != METRIC_NAME)
+    required = {m.name for m in matchers if m.name != METRIC_NAME and not matches([m], {})}
     by_key = _by_key(infos)
     times = _times(infos)
     parts: list[tuple[Labels, int, np.ndarray]] = []
@@ -45,7 +45,7 @@ def joined(rows: SampleRows, infos: Windows, matchers: Sequence[Matcher]) -> Sam
         described = by_key.get(_key(labels), {})
         for chosen, steps in _combinations(described, times, rows.present[row]):
             data = _data([infos.samples.labels[i] for i in chosen], labels, wanted)
-            if chosen or not required:
+            if required <= data.keys():
                 parts.append(({**labels, **data}, row, steps))
     result = rows.take([row for _, row, _ in parts])
     present = np.array([steps for _, _, steps in parts], bool).reshape(len(parts), rows.steps)

@@ -204,8 +204,7 @@ def labels(plane: ControlPlaneDep, form: FormDep) -> Response:
     dependencies=LIMITED,
 )
 def label_values(plane: ControlPlaneDep, form: FormDep, name: str) -> Response:
-    if not prometheus_form.LABEL_NAME.fullmatch(name):
-        raise PrometheusError("bad_data", f'invalid label name: "{name[:80]}"')
+    name = prometheus_form.label_name(name)
     limit, found = form.limit(), _found(plane, form)
     return _answer(prometheus.listing(prometheus_series.values(found.series, name), limit, found.warnings))
 

@@ -36,6 +36,8 @@ def test_a_quantile_outside_0_and_1() -> None:
     assert notes("quantile_over_time(NaN, m[5m])") == ([f"{expected} NaN (1:20)"], [])
     assert notes("1 + quantile(1 + 1, m)") == ([f"{expected} 2 (1:14)"], [])
     assert notes("quantile(1, m)") == ([], [])
+    assert notes("quantile(2, nothing)") == ([f"{expected} 2 (1:10)"], [])
+    assert notes("quantile_over_time(2, nothing[5m])") == ([], [])
 
 
 def test_a_ratio_outside_minus_1_and_1() -> None:
@@ -49,6 +51,8 @@ def test_a_bucket_without_a_number() -> None:
         ' for metric name "h_bucket" (1:25)'
     )
     assert notes("histogram_quantile(0.9, h_bucket)") == ([warning], [])
+    unnamed = warning.replace("h_bucket", "")
+    assert notes("histogram_quantile(0.9, abs(h_bucket))") == ([unnamed], [])
 
 
 def test_buckets_that_fall_are_corrected() -> None:

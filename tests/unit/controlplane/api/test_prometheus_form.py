@@ -8,7 +8,7 @@ import pytest
 
 from alerts.rules.model import RuleKind
 from controlplane.api.prometheus import PrometheusError
-from controlplane.api.prometheus_form import Form, QueryRange, read, rules_wanted, stretch
+from controlplane.api.prometheus_form import Form, QueryRange, label_name, read, rules_wanted, stretch
 
 
 def asked(**parameters: str) -> Form:
@@ -166,3 +166,16 @@ def test_rules_are_picked_by_what_the_parameters_say() -> None:
 def test_rules_picked_by_nonsense_are_refused(query: str) -> None:
     with pytest.raises(PrometheusError, match="invalid parameter"):
         rules_wanted(read(query))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("job", "job"), ("a.b", "a.b"), ("U__a_2e_b", "a.b"), ("U__a__b", "a_b"), ("U___1F600_", "\U0001f600")],
+)
+def test_a_label_name_in_a_path_may_be_any_text(text: str, name: str) -> None:
+    assert label_name(text) == name
+
+
+def test_an_escape_of_no_character_is_refused() -> None:
+    with pytest.raises(PrometheusError, match="invalid label name"):
+        label_name("U___ffffff_")
