@@ -123,7 +123,9 @@ def _on_progress(unit: UnitOfWork, parsed: ParsedEvent) -> None:
 
 def _on_started(unit: UnitOfWork, parsed: ParsedEvent) -> None:
     query = _query(unit, parsed.event, parsed.query_id, query_name(parsed.event.data))
-    _name(unit, _on_run(unit, parsed, query), parsed.event, query_name(parsed.event.data))
+    row = _on_run(unit, parsed, query)
+    row = replace(row, facts=_merged(row.facts, progress.facts(parsed.event.data.get("facts"))))
+    _name(unit, row, parsed.event, query_name(parsed.event.data))
     _revive_agent(unit, parsed)
 
 

@@ -1,7 +1,7 @@
 """Execute a command on a query of this driver and return its result.
 
 Codes of refusals and failures: `forbidden_by_driver`, `unknown_query`, `busy`, `not_running`,
-`already_running`, `still_stopping`, `needs_factory`, `temporary_checkpoint`, `cannot_resume`,
+`already_running`, `still_stopping`, `needs_factory`, `temporary_checkpoint`, `cannot_resume`, `pipeline_flow`,
 `unsupported_override`, `unsupported_action`, `wrong_query`, `stop_timed_out`, `start_failed`,
 `stopped_by_program`, `closed`. A refusal has changed nothing.
 """
@@ -15,6 +15,7 @@ from listeners.protocol.wire import Command, CommandResult
 from listeners.queries import overrides, restarting, stopping
 from listeners.queries.registry import RegisteredQuery, Registry
 from listeners.spark import causes
+from listeners.spark.connect.pipelines import runs_pipeline
 from listeners.spark.engine import SparkRun, Start
 
 Redact = Callable[[str], str]
@@ -60,6 +61,8 @@ class Executor:
         if self._registry.closed:
             raise _refusal("closed", "the agent is detaching")
         entry = self._registry.entry(command.query_id)
+        if entry is None and runs_pipeline():
+            raise _refusal(restarting.PIPELINE_FLOW.code, restarting.PIPELINE_FLOW.reason)
         if entry is None:
             raise _refusal("unknown_query", f"this driver has not started the query {command.query_id}")
         if not entry.busy.acquire(blocking=False):
@@ -195,7 +198,7 @@ class Executor:
             self._registry.drop(run.query_id)
         return CommandError(
             "wrong_query",
-            f"the factory started the query {run.query_id} instead; {outcome}",
+            f"another query started instead ({run.query_id}); {outcome}",
             evidence=dict(evidence, started_query_id=run.query_id),
         )
 

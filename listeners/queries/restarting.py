@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from listeners.queries.registry import RegisteredQuery, Registry
 from listeners.spark import classic  # only for its path rules
+from listeners.spark.connect.pipelines import runs_pipeline
 from listeners.spark.engine import Start
 
 
@@ -26,6 +27,12 @@ FACTORY = RestartMethod("factory", "", "a factory is registered for this query")
 START_NOT_SEEN = RestartMethod(
     "needs_factory", "needs_factory", "the agent did not see its start; register a factory for this query"
 )
+PIPELINE_FLOW = RestartMethod(
+    "needs_factory",
+    "pipeline_flow",
+    "it is a flow of a declarative pipeline, which starts and ends its flows itself: end `spark-pipelines run`, or "
+    "run it again",
+)
 WRITER_CHANGED = RestartMethod(
     "needs_factory",
     "needs_factory",
@@ -35,6 +42,12 @@ TEMPORARY_CHECKPOINT = RestartMethod(
     "needs_factory",
     "temporary_checkpoint",
     "the query has no checkpointLocation, so a restart would begin from scratch; set one in the program",
+)
+MADE_UP_CHECKPOINT = RestartMethod(
+    "needs_factory",
+    "temporary_checkpoint",
+    "the query has neither a name nor a checkpointLocation of its own, so Spark starts it in a new directory each "
+    "time and a restart would begin from scratch; set one of them in the program",
 )
 #: Source: Spark's ResolveWriteToStream. A memory sink can resume only where it holds the whole result.
 NOT_RESUMABLE = RestartMethod(
@@ -65,12 +78,16 @@ def restart_method(
     checkpoint = entry.run.checkpoint() if entry is not None else None
     if checkpoint and classic.is_temporary(checkpoint):
         return TEMPORARY_CHECKPOINT  # a factory would start a different query, too
-    if entry is not None and _is_not_resumable(entry.run.facts() if facts is None else facts):
-        return NOT_RESUMABLE
+    if entry is not None:
+        known = entry.run.facts() if facts is None else facts
+        if known.get("checkpointIsMadeUp"):
+            return MADE_UP_CHECKPOINT
+        if _is_not_resumable(known):
+            return NOT_RESUMABLE
     if registry.factory(name) is not None:
         return FACTORY
     if entry is None or entry.start is None:
-        return START_NOT_SEEN
+        return PIPELINE_FLOW if runs_pipeline() else START_NOT_SEEN
     if registry.generation(entry.start.writer) != entry.start.generation:
         return WRITER_CHANGED
     if not checkpoint:

@@ -22,6 +22,8 @@ from listeners.spark.engine import SparkOutage, SparkRun, SparkStatus, SparkTask
 from listeners.spark.jvm_shutdown import on_signal
 
 POOL = "spark.scheduler.pool"
+LOCATION = "spark.sql.streaming.checkpointLocation"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: Stack frames in a thread state, without the frames of Java and py4j.
 MAX_FRAMES = 12
 INTERNAL_PREFIXES = ("java.", "jdk.", "py4j.")
@@ -310,15 +312,34 @@ def facts(jsq: Any) -> dict[str, Any]:
     execution = _try(lambda: jsq.streamingQuery()) or jsq
     trigger, interval = plans.parse_trigger(_try(lambda: execution.trigger().toString()))
     root = checkpoint(jsq)
+    made_up = root is not None and is_made_up(root, jsq.name(), _session_location(jsq))
     return {
         "trigger": trigger,
         "triggerInterval": interval,
         "checkpoint": root,
         "checkpointIsTemporary": None if root is None else is_temporary(root),
+        **({"checkpointIsMadeUp": True} if made_up else {}),
         "outputMode": _try(lambda: execution.outputMode().toString().lower()),
         "sink": _try(lambda: str(execution.sink().toString())[:200]),
         "watermarkDelay": plans.parse_delay(str(_try(lambda: execution.analyzedPlan().toString()))),
     }
+
+
+def is_made_up(checkpoint: str, name: str | None, location: str | None) -> bool:
+    """Whether Spark made up this directory below the session's `checkpointLocation` for a query without a name.
+
+    Source: ResolveWriteToStream. Every start gets another directory.
+    """
+    folder, _, last = checkpoint.rstrip("/").rpartition("/")
+    return not name and bool(location and _UUID.fullmatch(last)) and _path(folder) == _path(location or "")
+
+
+def _path(url: str) -> str:
+    return re.sub(r"^[\w+.-]+:(//[^/]*)?", "", url).rstrip("/")
+
+
+def _session_location(jsq: Any) -> str | None:
+    return _try(lambda: jsq.sparkSession().conf().get(LOCATION, None))
 
 
 def _try(ask: Any) -> Any:

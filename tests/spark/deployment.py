@@ -119,6 +119,10 @@ class Deployment:
         self._processes.append(process)
         return process
 
+    def adopt(self, process: subprocess.Popen[bytes]) -> None:
+        """Let `close` kill a process that leads a session of its own."""
+        self._processes.append(process)
+
     def close(self) -> None:
         for process in reversed(self._processes):
             try:

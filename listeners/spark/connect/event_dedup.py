@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Callable, NamedTuple
 
+from listeners.spark.connect import pipelines
+
 #: Reports remembered of a run: more than Spark remembers (`numRecentProgressUpdates`, 100).
 MAX_REPORTS = 1000
 #: Ended runs remembered; beyond this number the oldest is forgotten.
@@ -103,7 +105,8 @@ class EventDeduplicator:
         for old in ended[: max(0, len(ended) - MAX_ENDED)]:
             del self._runs[old]
         now = spark_timestamp(self._clock())
-        return [ConnectEvent("started", _dump(id=query_id, runId=run_id, name=name, timestamp=now))]
+        flow = {"facts": facts} if (facts := pipelines.flow_facts()) else {}
+        return [ConnectEvent("started", _dump(id=query_id, runId=run_id, name=name, timestamp=now, **flow))]
 
     def _is_new(self, run: RunEvents, type: str, data: str) -> bool:
         if type == "progress":

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Callable
 
 from listeners.protocol.errors import AgentError, ConnectError, RunUnknown, SessionGone
-from listeners.spark.connect import bus, calls
+from listeners.spark.connect import bus, calls, pipelines
 from listeners.spark.connect import plan as connect_plan
 from listeners.spark.connect.event_dedup import report_key
 from listeners.spark.connect.events import EventStream
@@ -82,9 +82,9 @@ class ConnectRun:
         )  # otherwise the server makes up a name
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the recorded start; empty if it was not seen."""
+        """Facts of the recorded start; those of a pipeline's flow, or none, if it was not seen."""
         if not self._facts:
-            return {}
+            return pipelines.flow_facts()
         root = self.checkpoint()
         is_temporary = root == TEMPORARY_PREFIX
         return {

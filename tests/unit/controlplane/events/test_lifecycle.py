@@ -51,6 +51,19 @@ def test_a_run_that_terminates_without_an_exception_was_stopped() -> None:
     )
 
 
+def test_a_run_whose_start_names_a_trigger_that_ends_has_finished() -> None:
+    """A flow of a pipeline: no status lists it if it ends within seconds."""
+    driver, flow = (
+        Driver(),
+        {"id": "q", "runId": "r", "name": "copied", "facts": {"trigger": "available_now"}},
+    )
+    assert (
+        end_of(reported(driver.line("started", flow), driver.terminated("q", "r")), "r")[0] is RunEnd.FINISHED
+    )
+    failed = driver.terminated("q", "r", exception="boom")
+    assert end_of(reported(driver.line("started", flow), failed), "r")[0] is RunEnd.FAILED
+
+
 def test_a_run_that_terminates_with_an_exception_failed() -> None:
     driver = Driver()
     ledger = reported(driver.started("q", "r"), driver.terminated("q", "r", exception="boom"))

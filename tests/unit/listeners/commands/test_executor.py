@@ -1,10 +1,13 @@
 """The executor: what it executes, what it refuses and why; a refusal changes nothing."""
 
+import sys
+
 import pytest
 
 from listeners.commands.executor import Executor
 from listeners.protocol.wire import Command
 from listeners.queries.registry import Registry
+from listeners.spark.connect import pipelines
 from listeners.spark.engine import Start
 from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, Writer
 
@@ -68,6 +71,23 @@ def test_unsafe_action_is_refused_and_the_query_keeps_running(leaves, made, acti
     driver = Driver(*leaves, **made)
     assert outcome(driver.do(action)) == ("refused", code)
     assert driver.query._jsq.isActive() and driver.query._jsq.runId().toString() == "r1"
+
+
+def test_a_query_that_every_start_puts_into_a_new_directory_is_not_stopped_for_a_restart():
+    driver = Driver()
+    driver.query._jsq.facts = {"checkpointIsMadeUp": True}
+    result = driver.do("restart")
+    assert outcome(result) == ("refused", "temporary_checkpoint")
+    assert "neither a name nor a checkpointLocation" in result.reason
+    assert driver.query._jsq.isActive()
+
+
+def test_a_flow_of_a_pipeline_is_started_by_its_pipeline(monkeypatch):
+    monkeypatch.setitem(sys.modules, pipelines.COMMAND_MODULE, sys)
+    for query in ("q", "not registered"):
+        result = Driver(seen=False).do("restart", query_id=query)
+        assert outcome(result) == ("refused", "pipeline_flow")
+        assert "spark-pipelines run" in result.reason
 
 
 def test_data_inside_the_plan_does_not_prevent_a_restart():

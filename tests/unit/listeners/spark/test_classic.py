@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from listeners.spark.classic import ENGINE, jvm_end
+from listeners.spark.classic import ENGINE, is_made_up, jvm_end
 from listeners.spark.plans import parse_delay
 
 RELATION = "+- ~StreamingRelationV2 x, rate, y, [], [timestamp#0, value#1L], name=<Unassigned>"
@@ -43,6 +43,27 @@ def test_longest_of_several_watermark_delays_counts() -> None:
 )
 def test_missing_or_unknown_watermark_has_no_delay(plan: str) -> None:
     assert parse_delay(plan) is None
+
+
+MADE_UP = "file:/cks/d187e045-35ae-400c-834d-d5da5950caa6"
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "name", "location", "made_up"),
+    [
+        (MADE_UP, None, "/cks", True),
+        (MADE_UP, "", "file:///cks/", True),
+        ("s3a://b/cks/" + MADE_UP[-36:], None, "s3a://b/cks", True),
+        (MADE_UP, "named", "/cks", False),
+        (MADE_UP, None, None, False),  # the program chose this name itself
+        (MADE_UP, None, "/other", False),
+        ("file:/cks/orders", None, "/cks", False),
+    ],
+)
+def test_a_directory_that_spark_makes_up_below_the_sessions_location_is_recognized(
+    checkpoint: str, name: str, location: str, made_up: bool
+) -> None:
+    assert is_made_up(checkpoint, name, location) is made_up
 
 
 class Answering:
