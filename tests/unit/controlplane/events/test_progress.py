@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.events import progress
+from controlplane.health.lag import arrival_rate, partition_lags
 from tests.drivers import BEGIN, real_reports, report
+from tests.paths import DATA
 
 AT = BEGIN + 1
 
@@ -63,6 +65,44 @@ def test_lag_is_the_latest_offset_minus_the_end_offset() -> None:
 def test_a_source_without_a_head_has_no_lag() -> None:
     source = {"endOffset": {"logOffset": 10}, "latestOffset": None}
     assert progress.sample(report("q", "r", 1, sources=[source]), AT).lag_offsets is None
+
+
+KAFKA = [json.loads(line) for line in (DATA / "progress/kafka.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("batch", "lag", "worst"),
+    [
+        (0, 0, {"orders/0": 0, "orders/1": 0, "refunds/0": 0}),  # no start offset yet
+        (1, 280, {"orders/0": 250, "orders/1": 30, "refunds/0": 0}),
+        (2, 210, {"orders/0": 200, "orders/1": 10, "orders/2": 0, "refunds/0": 0}),  # a partition was added
+        (3, 0, {"orders/0": 0, "orders/1": 0, "orders/2": 0, "refunds/0": 0}),
+        (4, 5, {"orders/0": 5}),  # two sources
+        (5, None, {}),  # Spark 3.0 reports no latest offset
+        (6, 1, {"orders/0": 1}),  # from an event log
+    ],
+)
+def test_every_shape_of_a_report_of_kafka_has_its_lag_by_partition(
+    batch: int, lag: float | None, worst: dict[str, float]
+) -> None:
+    """Written by hand after Spark's documentation of the source: the wheel has no connector for Kafka."""
+    found = progress.sample(KAFKA[batch], AT)
+    assert found.lag_offsets == lag
+    assert dict(partition_lags(found.sources[0])) == worst
+
+
+def test_the_worst_partition_of_kafka_agrees_with_sparks_own_metric() -> None:
+    for item in KAFKA:
+        for source in progress.sample(item, AT).sources:
+            if behind := source.metrics.get("maxOffsetsBehindLatest"):
+                assert max(partition_lags(source).values()) == float(behind)
+
+
+def test_kafka_arrives_by_latest_offsets_and_not_by_rows() -> None:
+    samples = [progress.sample(item, AT + 10 * number) for number, item in enumerate(KAFKA)]
+    assert arrival_rate(samples[:2], 0) == pytest.approx((400 - 100 + 120 - 90 + 1) / 10)
+    assert arrival_rate(samples[2:4], 0) == pytest.approx(0.2)  # two records of a transaction's end
+    assert arrival_rate(samples[4:6], 0) is None  # no latest offset
 
 
 def test_output_rows_of_minus_one_are_unknown() -> None:
