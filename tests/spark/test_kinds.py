@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 from tests.recording_server import RecordingServer
 from tests.spark.deployment import Deployment, Feed, wait_for
+from tests.spark.goldens import ROCKSDB
 from tests.spark.test_agent import Source
 
 pytestmark = pytest.mark.spark
@@ -308,6 +309,97 @@ def test_each_sink_is_reported_stopped_started_and_restarted(bench, kind, spark)
     bench.recorder.wait_for(lambda: len(bench.recorder.of_type("terminated", id=query.id)) == 3)
     assert [t["exception"] for t in bench.recorder.of_type("terminated", id=query.id)] == [None] * 3
     spark.sql("DROP TABLE IF EXISTS kind_table")
+
+
+# -- state and sources in Python ---------------------------------------------------------------------
+
+
+def counted(bench: Bench, form: str) -> Any:
+    """Rows by value, counted by `transformWithState` in one of its two forms."""
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class Count(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self._seen = handle.getValueState("seen", "n BIGINT")
+
+        def handleInputRows(self, key: Any, rows: Any, timer: Any) -> Iterator[Any]:
+            new = sum(len(part) for part in rows) if form == "pandas" else sum(1 for _ in rows)
+            seen = (self._seen.get()[0] if self._seen.exists() else 0) + new
+            self._seen.update((seen,))
+            yield self._result(key[0], seen)
+
+        def _result(self, value: str, seen: int) -> Any:
+            import pandas as pd
+            from pyspark.sql import Row
+
+            return pd.DataFrame({"v": [value], "n": [seen]}) if form == "pandas" else Row(v=value, n=seen)
+
+    grouped = bench.files().groupBy("value")
+    transform = grouped.transformWithStateInPandas if form == "pandas" else grouped.transformWithState
+    return transform(Count(), "v STRING, n BIGINT", "Update", "None")
+
+
+@long
+@pytest.mark.parametrize("form", ["pandas", "rows"])
+def test_a_transform_with_state_is_reported_and_keeps_its_state_through_a_restart(bench, spark, form):
+    for name, value in ROCKSDB.items():
+        spark.conf.set(name, value)
+    try:
+        query = bench.writer(counted(bench, form)).format("noop").outputMode("update").start()
+        bench.await_batch(query)
+        bench.done("restart", query, drain=True)
+        bench.source.add()
+        bench.await_batch(query)
+        bench.done("stop", query, drain=True)
+    finally:
+        for name in ROCKSDB:
+            spark.conf.unset(name)
+    reports = {report["batchId"]: report for report in bench.recorder.of_type("progress", id=query.id)}
+    operators = [reports[batch]["stateOperators"] for batch in (0, 1)]
+    assert [len(found) for found in operators] == [1, 1]
+    assert operators[0][0]["operatorName"].startswith("transformWithStateIn")
+    assert [found[0]["numRowsTotal"] for found in operators] == [3, 6]  # each file has three new values
+
+
+@long
+def test_a_simple_source_in_python_is_reported_and_resumes_after_its_last_offset(bench, spark):
+    from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+    class Reader(SimpleDataSourceStreamReader):
+        def initialOffset(self) -> dict[str, Any]:
+            return {"position": {"a": 0}}
+
+        def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[int]], dict[str, Any]]:
+            first = start["position"]["a"]
+            return iter([(first,), (first + 1,)]), {"position": {"a": first + 2}}
+
+        def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[int]]:
+            return iter([(n,) for n in range(start["position"]["a"], end["position"]["a"])])
+
+        def commit(self, end: dict[str, Any]) -> None: ...
+
+    class Numbers(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "numbers"
+
+        def schema(self) -> str:
+            return "n INT"
+
+        def simpleStreamReader(self, schema: Any) -> Any:
+            return Reader()
+
+    spark.dataSource.register(Numbers)
+    rows = spark.readStream.format("numbers").load()
+    query = bench.writer(rows).format("noop").trigger(processingTime="300 milliseconds").start()
+    bench.await_batch(query)
+    bench.done("restart", query, drain=True)
+    bench.await_batch(query)
+    bench.done("stop", query)
+    found = {report["batchId"]: report for report in bench.recorder.of_type("progress", id=query.id)}
+    ends = [found[batch]["sources"][0]["endOffset"]["position"]["a"] for batch in sorted(found)]
+    assert ends == list(range(2, 2 * len(found) + 1, 2)) and sorted(found) == list(range(len(found)))
+    assert {report["numInputRows"] for report in found.values()} == {2}
 
 
 @long
