@@ -136,14 +136,15 @@ def _report(
 def _source(
     rng: random.Random, whose: Row, batch: int, at: datetime, source: int, head: float, end: float
 ) -> Row:
-    reported = rng.random() > 0.02
+    reported, counts_rows = rng.random() > 0.02, rng.random() > 0.1
     return {
         **{name: whose[name] for name in ("app", "query_id", "run_id")},
         "batch_id": batch,
         "trigger_at": at,
         "source": source,
         "latest_total": head if reported else None,
-        "lag_rows": int(head - end) if reported else None,
+        "end_total": end,
+        "lag_rows": int(head - end) if reported and counts_rows else None,
     }
 
 
@@ -174,7 +175,7 @@ def _batches(own: Lake, start: datetime) -> pd.DataFrame:
     for key in sorted(found):
         row = found[key]
         known = [age for age in durations.get(key, []) if age is not None]
-        lag = None if row["lag_rows"] is None else 0.0 if row["lag_rows"] == 0 else max(known, default=None)
+        lag = max(known, default=0.0 if row["lag_rows"] == 0 else None)
         mark = row["watermark"]
         behind = (
             (row["trigger_at"] - mark).total_seconds() if mark is not None and mark.timestamp() > 0 else None
@@ -202,12 +203,13 @@ def _durations(own: Lake, start: datetime) -> dict[tuple[Any, ...], list[float |
             seconds = (row["trigger_at"] - earlier["trigger_at"]).total_seconds()
             key = row["trigger_at"], row["run_id"], row["batch_id"]
             age: float | None
-            if row["lag_rows"] == 0:
+            waiting = max(0.0, head - row["end_total"]) if row["lag_rows"] is None else row["lag_rows"]
+            if waiting == 0:
                 age = 0.0
             elif seconds <= 0 or head < before:
                 age = None
             else:
-                age = seconds if head == before else row["lag_rows"] * seconds / (head - before)
+                age = seconds if head == before else waiting * seconds / (head - before)
             found.setdefault(key, []).append(age)
     return found
 

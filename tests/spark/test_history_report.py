@@ -52,6 +52,11 @@ def test_a_query_may_be_chosen_by_name_or_id_whatever_it_is_called(spark: Any, l
     by_name = json.loads(run("--lake", lake, *WEEKS, "--query", HOSTILE, "--json").stdout)
     assert [item["query"] for item in by_name["queries"]] == [HOSTILE]
     chosen = by_name["queries"][0]["query_id"]
+    printed = f"{by_name['queries'][0]['app']}/{HOSTILE}"
+    assert (
+        json.loads(run("--lake", lake, *WEEKS, "--query", printed, "--json").stdout)["queries"]
+        == by_name["queries"]
+    )
     by_id = json.loads(run("--lake", lake, *WEEKS, "--query", chosen, "--json").stdout)
     assert by_id["queries"] == by_name["queries"]
 

@@ -81,7 +81,7 @@ def test_a_link_to_a_query_works_in_a_cold_browser(
     screen.go(f"/query?query_id={STUCK}&range=6h")
     screen.page.get_by_role("heading", name="sessions").wait_for()
     screen.page.get_by_text("no task has finished for 9 min 40 s").wait_for()
-    until(lambda: screen.page.locator('[data-testid="stEChartsChart"]:has(canvas)').count() == 11)
+    until(lambda: screen.page.locator('[data-testid="stEChartsChart"]:has(canvas)').count() == 14)
     assert "range=6h" in screen.page.url
     assert screen.page.get_by_role("radio", name="6h").get_attribute("aria-checked") == "true"
     screen.page.close()
@@ -165,7 +165,7 @@ def test_hostile_text_is_text_in_alerts_and_in_the_charts(screen: Screen, server
     world.series_labels = {"source": hostile[hostile.index("<img") :]}  # long names are cut at their end
     screen.go(f"/query?query_id={STUCK}")
     screen.page.locator(".st-key-firing_alerts").get_by_text(hostile).first.wait_for()
-    until(lambda: screen.page.locator('[data-testid="stEChartsChart"]:has(canvas)').count() == 11)
+    until(lambda: screen.page.locator('[data-testid="stEChartsChart"]:has(canvas)').count() == 14)
     assert "<img src=x onerror=alert(1)>" in tooltip_text(screen, "timeline", 0.5)
     assert "<img src=x" in tooltip_text(screen, "lag_seconds", 0.5)
     body = screen.page.locator("body")

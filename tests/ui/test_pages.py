@@ -132,7 +132,7 @@ def test_query_shows_verdict_numbers_charts_and_tables(app: AppTest) -> None:
         "Backlog", "Backlog age", "Input rate", "Last batch", "State", "Watermark",
     ]  # fmt: skip
     assert app.metric[0].value == "84\\.3k rows"
-    assert len(app.get("echarts_chart")) == 11  # the timeline, four of the reports, six of the series
+    assert len(app.get("echarts_chart")) == 14  # the timeline, four of the reports, nine of the series
     assert app.dataframe[0].value["end"].to_list() == ["running", "failed"]
     assert len(app.json) == 1
 

@@ -31,7 +31,7 @@ WHOLES = (
     "run batch_id at until duration_ms input_rows output_rows dropped_rows lag_rows watermark state_rows "
     "state_bytes source"
 ).split()
-NUMBERS = ("input_rows_per_second", "processed_rows_per_second", "head")
+NUMBERS = ("input_rows_per_second", "processed_rows_per_second", "head", "lag")
 TEXTS = ("app", "name", "event")
 INPUT = {
     "day": "int",

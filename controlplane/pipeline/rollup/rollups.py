@@ -130,8 +130,9 @@ def _reports(progress: DataFrame) -> DataFrame:
 
 def _sources(sources: DataFrame) -> DataFrame:
     """Latest offset and backlog of each source, in its own unit: the backlog's age needs no rows."""
-    offsets = F.greatest(F.col("latest_total") - F.col("end_total"), F.lit(0.0))
-    lag = F.coalesce(F.col("lag_rows"), offsets).alias("lag")
+    offsets = F.col("latest_total") - F.col("end_total")
+    known = F.when(offsets > 0, offsets).when(offsets <= 0, 0.0)  # `greatest` would turn null into 0
+    lag = F.coalesce(F.col("lag_rows"), known).alias("lag")
     return sources.select(*_batch_key(), "source", lag, F.col("latest_total").alias("head"))
 
 
