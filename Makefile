@@ -100,7 +100,7 @@ lock:
 	@uv pip compile $(UV_FLAGS) pyproject.toml $(EXTRAS) --extra dev -o requirements/all.txt
 	@uv pip compile $(UV_FLAGS) pyproject.toml $(EXTRAS) -c requirements/all.txt -o requirements/image.txt
 
-EXTRAS := --extra server --extra postgres --extra pipeline
+EXTRAS := --extra server --extra postgres --extra apprise --extra pipeline
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 	--default-index https://pypi.org/simple --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 

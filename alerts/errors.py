@@ -41,8 +41,13 @@ class DuplicateAlertError(AlertsError):
 
 
 class ReceiverError(AlertsError):
-    """A receiver did not accept a message. `retryable`: a retry may succeed. `status`: HTTP status, if any."""
+    """A receiver did not accept a message. `retryable`: a retry may succeed. `status`: HTTP status, if any.
 
-    def __init__(self, message: str, retryable: bool, status: int | None = None):
+    `retry_after`: seconds before which no retry succeeds, where the receiver states it.
+    """
+
+    def __init__(
+        self, message: str, retryable: bool, status: int | None = None, retry_after: float | None = None
+    ):
         super().__init__(message)
-        self.retryable, self.status = retryable, status
+        self.retryable, self.status, self.retry_after = retryable, status, retry_after

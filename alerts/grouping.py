@@ -12,15 +12,19 @@ from dataclasses import dataclass, field, replace
 
 from alerts.routing import AlertRoute, Timing, matching_routes
 from alerts.state import Alert, AlertState
+from alerts.time_intervals import Schedule
 
 FIRST_RETRY_SECONDS = 5.0
+#: Longest wait that a receiver can ask for.
+MAX_RESUME_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
 class Group:
     """Alerts that are notified together. `key` is Alertmanager's: `{}/{team="data"}:{alertname="Stuck"}`.
 
-    `failures`: consecutive failed flushes, the last at `tried_at` (Unix seconds).
+    `failures`: consecutive failed flushes, the last at `tried_at` (Unix seconds). `schedule`: when its route
+    notifies. `resumes_at`: before it a receiver accepts no retry.
     """
 
     key: str
@@ -32,6 +36,8 @@ class Group:
     flushed_at: float | None = None
     tried_at: float | None = None
     failures: int = 0
+    schedule: Schedule = field(default_factory=Schedule)
+    resumes_at: float = 0.0
 
     @property
     def name(self) -> tuple[str, str]:
@@ -41,7 +47,7 @@ class Group:
     def due_at(self) -> float:
         """Unix time of the next flush."""
         if self.failures and self.tried_at is not None:
-            return self.tried_at + retry_after(self.failures, self.timing)
+            return max(self.tried_at + retry_after(self.failures, self.timing), self.resumes_at)
         if self.flushed_at is None:
             return self.created_at + self.timing.group_wait
         return self.flushed_at + self.timing.group_interval
@@ -91,12 +97,12 @@ def _put(changed: _Changed, groups: Groups, route: AlertRoute, alert: Alert) -> 
         if alert.state is not AlertState.FIRING:
             return
         began = alert.active_at if alert.fired_at is None else alert.fired_at
-        group = Group(*name, labels, route.timing, created_at=began)
+        group = Group(*name, labels, route.timing, created_at=began, schedule=route.schedule)
     elif alert.state is AlertState.RESOLVED and fingerprint not in group.alerts:
         return
     if name not in changed:
         inside = dict(group.alerts)
-        changed[name] = replace(group, timing=route.timing, alerts=inside), inside
+        changed[name] = replace(group, timing=route.timing, schedule=route.schedule, alerts=inside), inside
     changed[name][1][fingerprint] = alert
 
 
@@ -123,7 +129,7 @@ def after_delivery(group: Group, flushed_alerts: Mapping[str, Alert], now: float
     }
     if not left:
         return None
-    return replace(group, alerts=left, flushed_at=now, tried_at=now, failures=0)
+    return replace(group, alerts=left, flushed_at=now, tried_at=now, failures=0, resumes_at=0.0)
 
 
 def clamp_times(group: Group, now: float) -> Group:
@@ -132,9 +138,29 @@ def clamp_times(group: Group, now: float) -> Group:
     if all(at is None or at <= now for at in times):
         return group
     created, flushed, tried = (at if at is None else min(at, now) for at in times)
-    return replace(group, created_at=created or now, flushed_at=flushed, tried_at=tried)
+    until = min(group.resumes_at, now + MAX_RESUME_SECONDS)
+    return replace(group, created_at=created or now, flushed_at=flushed, tried_at=tried, resumes_at=until)
 
 
-def after_failure(group: Group, now: float) -> Group:
-    """The group after a failed flush: it is due again after `retry_after`."""
-    return replace(group, tried_at=now, failures=group.failures + 1)
+def after_failure(group: Group, now: float, wait: float = 0.0) -> Group:
+    """The group after a failed flush: it is due again after `retry_after`, not before `wait` seconds."""
+    until = now + min(wait, MAX_RESUME_SECONDS)
+    return replace(group, tried_at=now, failures=group.failures + 1, resumes_at=until)
+
+
+def with_timers(groups: Groups, known: Groups) -> dict[tuple[str, str], Group]:
+    """Groups of new routes with the timers of the same groups of the former routes."""
+    return {name: _with_timers(group, known.get(name)) for name, group in groups.items()}
+
+
+def _with_timers(group: Group, known: Group | None) -> Group:
+    if known is None:
+        return group
+    return replace(
+        group,
+        created_at=known.created_at,
+        flushed_at=known.flushed_at,
+        tried_at=known.tried_at,
+        failures=known.failures,
+        resumes_at=known.resumes_at,
+    )

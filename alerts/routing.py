@@ -7,9 +7,10 @@ where that child sets `continue`. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from alerts.matching.labels import Labels, Matcher, matches
+from alerts.time_intervals import Schedule
 
 GROUP_WAIT_SECONDS = 30.0
 GROUP_INTERVAL_SECONDS = 300.0
@@ -38,6 +39,7 @@ class AlertRoute:
     group_by: tuple[str, ...] | None = ()
     timing: Timing = Timing()
     continues: bool = False
+    schedule: Schedule = field(default_factory=Schedule)
     routes: tuple[AlertRoute, ...] = ()
 
     def group_labels(self, labels: Labels) -> dict[str, str]:

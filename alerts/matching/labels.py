@@ -6,8 +6,9 @@ routes, silences and `GET /api/v1/queries?label=`.
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,13 +20,15 @@ from alerts.matching.regex import compile_pattern
 Labels = Mapping[str, str]
 MAX_SELECTOR = 4096
 
-_NAME = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*")
+_NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*")
 _OPERATOR = re.compile(r"(=~|!~|!=|=)\s*")
-_QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
-_BARE = re.compile(r"[^\s,{}\"'=~!][^,}\"]*")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_BARE = re.compile(r'(?:\\"|[^,"])*')
+#: A name or value of the UTF-8 syntax: characters that are not reserved, or Go's string.
+_LITERAL = re.compile(r"""\s*(?:([^\s{}!=~,\\"'`]+)|("(?:[^"\\\n]|\\.)*"))\s*""")
 _NEXT = re.compile(r"\s*(,|$)")
-_ESCAPED = re.compile(r"\\(.)")
-_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,25 @@ def matches(matchers: Iterable[Matcher], labels: Labels) -> bool:
 def parse_matchers(text: str) -> tuple[Matcher, ...]:
     """Parse `{team="data",env=~"prod|stage"}`, with or without braces and quotes.
 
-    An unquoted value ends at the next comma. An empty text gives no matchers. Raises MatcherError.
+    As Alertmanager does: in its classic syntax, where an unquoted value ends at the next comma, and else in its
+    UTF-8 syntax, where a name may be quoted. An empty text gives no matchers. Raises MatcherError.
     """
     if len(text) > MAX_SELECTOR:
         raise MatcherError(f"a selector must not exceed {MAX_SELECTOR} characters", MAX_SELECTOR)
-    inside, at = _without_braces(text)
+    inside, start = _without_braces(text)
+    try:
+        return _parsed(inside, start, _matcher)
+    except MatcherError as error:
+        try:
+            return _parsed(inside, start, _utf8_matcher)
+        except MatcherError:
+            raise error from None
+
+
+def _parsed(inside: str, at: int, parse: Callable[[str, int], tuple[Matcher, int]]) -> tuple[Matcher, ...]:
     found = []
     while inside[at:].strip():
-        matcher, at = _matcher(inside, at)
+        matcher, at = parse(inside, at)
         found.append(matcher)
     return tuple(found)
 
@@ -91,19 +105,49 @@ def _matcher(text: str, at: int) -> tuple[Matcher, int]:
     name = _expect(_NAME, text, at, "expected a label name")
     operator = _expect(_OPERATOR, text, name.end(), "expected one of = != =~ !~")
     value, end = _value(text, operator.end())
-    try:
-        matcher = Matcher(name[1], operator[1], value)
-    except PatternError as error:
-        raise MatcherError(f"the pattern of {name[1]} is invalid: {error}", operator.end() + 1) from None
+    matcher = _built(name[1], operator, value)
     return matcher, _expect(_NEXT, text, end, "expected a comma").end()
+
+
+def _utf8_matcher(text: str, at: int) -> tuple[Matcher, int]:
+    name = _expect(_LITERAL, text, at, "expected a label name")
+    operator = _expect(_OPERATOR, text, name.end(), "expected one of = != =~ !~")
+    value = _expect(_LITERAL, text, operator.end(), "expected a value")
+    matcher = _built(_literal(name), operator, _literal(value))
+    return matcher, _expect(_NEXT, text, value.end(), "expected a comma").end()
+
+
+def _literal(found: re.Match[str]) -> str:
+    """A literal without its quotes; the escapes of Go's strings are those of Python's."""
+    if found[1] is not None:
+        return found[1]
+    try:
+        # As bytes, because Go's \\x stands for a byte of UTF-8; \\u exists in texts only.
+        in_bytes = found[2].isascii() and "\\u" not in found[2].lower()
+        text = ast.literal_eval(f"b{found[2]}" if in_bytes else found[2])
+        return text.decode() if isinstance(text, bytes) else str(text)
+    except (SyntaxError, ValueError):
+        raise MatcherError("a text between quotes cannot be read", found.start() + 1) from None
+
+
+def _built(name: str, operator: re.Match[str], value: str) -> Matcher:
+    try:
+        return Matcher(name, operator[1], value)
+    except PatternError as error:
+        raise MatcherError(f"the pattern of {name} is invalid: {error}", operator.end() + 1) from None
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
     if text[at : at + 1] == '"':
         quoted = _expect(_QUOTED, text, at, "the closing quote is missing")
-        return _ESCAPED.sub(lambda m: _ESCAPES.get(m[1], m[0]), quoted[1]), quoted.end()
+        return _unescaped(quoted[1]), quoted.end()
     bare = _BARE.match(text, at)
-    return (bare[0].rstrip(), bare.end()) if bare else ("", at)
+    return (_unescaped(bare[0].strip()), bare.end()) if bare else ("", at)
+
+
+def _unescaped(text: str) -> str:
+    """A value without its escapes; a backslash before another character stands for itself."""
+    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[0]), text)
 
 
 def _expect(pattern: re.Pattern[str], text: str, at: int, message: str) -> re.Match[str]:

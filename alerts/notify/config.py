@@ -1,25 +1,39 @@
 """Load an Alertmanager configuration file: routes, receivers and inhibition rules, or all its errors.
 
-Pure: the caller reads the file and the secret files that it names. Alertmanager features that are not
-supported are reported as errors, never ignored.
+Pure: the caller reads the file, the templates and the secret files that it names. Fields that are not supported are
+reported as errors, never ignored.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 from alerts.errors import MatcherError
-from alerts.inhibition import InhibitRule
+from alerts.inhibition import InhibitRule, InhibitSource
 from alerts.matching.labels import Matcher, parse_matchers
-from alerts.notify.receivers.webhook import address_problem
+from alerts.notify.catalogue import KINDS
+from alerts.notify.configuration.intervals import IntervalReader
+from alerts.notify.configuration.schema import Settings
+from alerts.notify.configuration.settings import SettingsReader
+from alerts.notify.global_fields import GLOBAL
+from alerts.notify.model import Config, IntegrationConfig, ReceiverConfig
 from alerts.routing import AlertRoute, Timing, matchers_text, walk
-from alerts.yaml.fields import FieldReader, Fields
+from alerts.time_intervals import Schedule, TimeInterval
+from alerts.yaml.fields import Fields
 from alerts.yaml.parser import parse as parse_yaml
 from alerts.yaml.tree import DocumentError, Node, YamlMapping, YamlScalar, YamlSequence
 
-_TOP = ("global", "route", "receivers", "inhibit_rules")
+_TOP = (
+    "global",
+    "templates",
+    "route",
+    "receivers",
+    "inhibit_rules",
+    "time_intervals",
+    "mute_time_intervals",
+)
 _ROUTE = (
     "receiver",
     "matchers",
@@ -29,61 +43,14 @@ _ROUTE = (
     "group_wait",
     "group_interval",
     "repeat_interval",
+    "mute_time_intervals",
+    "active_time_intervals",
     "continue",
     "routes",
 )
-_INHIBIT = (
-    "name",
-    "source_matchers",
-    "source_match",
-    "source_match_re",
-    "target_matchers",
-    "target_match",
-    "target_match_re",
-    "equal",
-)
-_WEBHOOK = ("url", "url_file", "send_resolved", "max_alerts", "timeout", "http_config")
-_UNSUPPORTED = {
-    "a configuration": ("templates", "time_intervals", "mute_time_intervals"),
-    "a route": ("mute_time_intervals", "active_time_intervals"),
-}
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_OTHER_KIND = re.compile(r"[a-z]+_configs")
-
-
-@dataclass(frozen=True)
-class WebhookConfig:
-    """A webhook of a receiver. `url_file`: file with the URL; `token_file`: file with the bearer token."""
-
-    url: str = ""
-    url_file: str = ""
-    send_resolved: bool = True
-    max_alerts: int = 0
-    timeout: float = 10.0
-    token: str = ""
-    token_file: str = ""
-
-    def __repr__(self) -> str:
-        """Omits URL and token, which may be secrets."""
-        return f"WebhookConfig(max_alerts={self.max_alerts}, timeout={self.timeout})"
-
-
-@dataclass(frozen=True)
-class ReceiverConfig:
-    """A receiver by the name that routes use. It may have no webhooks."""
-
-    name: str
-    webhooks: tuple[WebhookConfig, ...] = ()
-
-
-@dataclass(frozen=True)
-class Config:
-    """A configuration. `original`: its text, for Alertmanager's status API."""
-
-    route: AlertRoute
-    receivers: Mapping[str, ReceiverConfig]
-    inhibit_rules: tuple[InhibitRule, ...] = ()
-    original: str = ""
+_SOURCE = ("source_matchers", "source_match", "source_match_re")
+_TARGET = ("target_matchers", "target_match", "target_match_re")
+_INHIBIT = ("name", "sources", *_SOURCE, *_TARGET, "equal")
 
 
 def load(text: str) -> tuple[Config | None, tuple[DocumentError, ...]]:
@@ -97,130 +64,108 @@ def load(text: str) -> tuple[Config | None, tuple[DocumentError, ...]]:
     return (None if found else config), found
 
 
-class _Loader(FieldReader):
+class _Loader(SettingsReader, IntervalReader):
+    def __init__(self) -> None:
+        super().__init__()
+        self._intervals: dict[str, TimeInterval] = {}
+        self._receiver_names: frozenset[str] = frozenset()
+
     def config(self, tree: Node, text: str) -> Config | None:
-        fields = self._fields(tree, "a configuration", _TOP)
-        receivers = self._receivers(fields)
+        fields = self.mapping(tree, "a configuration", _TOP)
+        general = self.settings(fields.get("global", YamlMapping((), tree.mark)), "global", GLOBAL)
+        receivers = self._receivers(fields, general)
+        self._receiver_names = frozenset(receivers)
+        self._read_intervals(fields)
         rules = tuple(self._inhibit_rule(node) for node in self.items(fields, "inhibit_rules"))
-        if "global" in fields:
-            self.mapping(fields["global"], "global", ("resolve_timeout",))
+        patterns = tuple(item.value for item in self.strings(fields, "templates"))
         route = fields.get("route")
         if route is None:
             if fields:
                 self.add_error(tree.mark, "no routes provided")
             return None
-        root = self._root(route, receivers)
-        return Config(root, receivers, rules, text)
+        return Config(self._root(route), receivers, rules, text, patterns)
 
-    def _fields(self, node: Node, what: str, known: tuple[str, ...]) -> Fields:
-        """As `mapping`, but reports fields of Alertmanager that are not supported."""
-        later = _UNSUPPORTED.get(what, ())
-        fields = self.mapping(node, what, (*known, *later))
-        for name in later:
-            if name in fields:
-                self.add_error(fields[name].mark, f"{name}: not supported by this version")
-        return fields
+    def _read_intervals(self, fields: Fields) -> None:
+        for name in ("time_intervals", "mute_time_intervals"):
+            for node, interval in zip(self.items(fields, name), self.intervals(fields, name), strict=True):
+                if interval.name in self._intervals:
+                    self.add_error(node.mark, f"time interval {interval.name!r} is not unique")
+                self._intervals[interval.name] = interval
 
     # Receivers.
 
-    def _receivers(self, fields: Fields) -> dict[str, ReceiverConfig]:
+    def _receivers(self, fields: Fields, general: Settings) -> dict[str, ReceiverConfig]:
         found: dict[str, ReceiverConfig] = {}
         for node in self.items(fields, "receivers"):
-            if isinstance(node, YamlMapping):
-                self._name_other_kinds(node)
-            known = ("name", "webhook_configs", *self._other_kinds(node))
-            receiver = self.mapping(node, "a receiver", known)
+            receiver = self.mapping(node, "a receiver", ("name", *KINDS))
             name = self.string(receiver, "name")
             if name is None or not name.value:
                 self.add_error(node.mark, "a receiver needs a name")
                 continue
             if name.value in found:
                 self.add_error(name.mark, f"notification config name {name.value!r} is not unique")
-            hooks = tuple(self._webhook(hook) for hook in self.items(receiver, "webhook_configs"))
-            found[name.value] = ReceiverConfig(name.value, hooks)
+            integrations = [
+                self._integration(kind, name.value, number, item, general)
+                for kind in KINDS
+                for number, item in enumerate(self.items(receiver, kind))
+            ]
+            found[name.value] = ReceiverConfig(name.value, tuple(integrations))
         return found
 
-    def _other_kinds(self, node: Node) -> tuple[str, ...]:
-        keys = [key.value for key, _ in node.entries] if isinstance(node, YamlMapping) else []
-        return tuple(key for key in keys if _OTHER_KIND.fullmatch(key) and key != "webhook_configs")
+    def _integration(
+        self, kind: str, receiver: str, number: int, node: Node, general: Settings
+    ) -> IntegrationConfig:
+        before = len(self.errors)
+        known, short = KINDS[kind], kind.removesuffix("_configs")
+        settings = self.settings(node, f"an element of {kind}", known.schema, general)
+        self._check_http(node, settings.get("http_config"))
+        if len(self.errors) == before and (problem := known.problem(settings)):
+            self.add_error(node.mark, f"{short}: {problem}")
+        return IntegrationConfig(kind, f"{receiver}/{short}[{number}]", settings)
 
-    def _name_other_kinds(self, node: YamlMapping) -> None:
-        for key, _ in node.entries:
-            if key.value in self._other_kinds(node):
-                self.add_error(key.mark, f"{key.value}: not supported by this version; use webhook_configs")
-
-    def _webhook(self, node: Node) -> WebhookConfig:
-        fields = self.mapping(node, "a webhook", _WEBHOOK)
-        url, url_file = self.string(fields, "url"), self.string(fields, "url_file")
-        if fields and (url is None) == (url_file is None):
-            self.add_error(node.mark, "a webhook must have either url or url_file")
-        if url is not None and (problem := address_problem(url.value)):
-            self.add_error(url.mark, f"url: {problem}")
-        token, token_file = self._credentials(fields)
-        sends = self.boolean(fields, "send_resolved")
-        return WebhookConfig(
-            url=url.value if url else "",
-            url_file=url_file.value if url_file else "",
-            send_resolved=True if sends is None else sends,
-            max_alerts=self.whole_number(fields, "max_alerts") or 0,
-            timeout=self.seconds(fields, "timeout") or 10.0,
-            token=token,
-            token_file=token_file,
-        )
-
-    def _credentials(self, fields: Fields) -> tuple[str, str]:
-        """The bearer token of `http_config`, or the file that holds it."""
-        if "http_config" not in fields:
-            return "", ""
-        http = self.mapping(fields["http_config"], "http_config", ("authorization", "follow_redirects"))
-        if self.boolean(http, "follow_redirects"):
-            self.add_error(http["follow_redirects"].mark, "follow_redirects: redirects are never followed")
-        if "authorization" not in http:
-            return "", ""
-        known = ("type", "credentials", "credentials_file")
-        given = self.mapping(http["authorization"], "authorization", known)
-        kind = self.string(given, "type")
-        if kind is not None and kind.value.lower() != "bearer":
-            self.add_error(kind.mark, "type: only Bearer is supported")
-        token, file = self.string(given, "credentials"), self.string(given, "credentials_file")
-        if token is not None and any(ord(char) < 32 or ord(char) > 126 for char in token.value):
-            self.add_error(token.mark, "credentials: only printable ASCII can be sent in a header")
-        return token.value if token else "", file.value if file else ""
+    def _check_http(self, node: Node, http: Mapping[str, Any] | None) -> None:
+        if http is None:
+            return
+        ways = ("basic_auth", "authorization", "oauth2", "bearer_token")
+        if sum(bool(http[name]) for name in ways) > 1:
+            self.add_error(node.mark, f"http_config: at most one of {', '.join(ways)} may be set")
+        if (http["authorization"] or {}).get("type", "").lower() == "basic":
+            self.add_error(node.mark, "http_config: use basic_auth for the authorization type Basic")
 
     # Routes.
 
-    def _root(self, node: Node, receivers: Mapping[str, ReceiverConfig]) -> AlertRoute:
-        fields = self._fields(node, "a route", _ROUTE)
-        for name in ("matchers", "match", "match_re", "continue"):
-            if name in fields:
+    def _root(self, node: Node) -> AlertRoute:
+        fields = self.mapping(node, "a route", _ROUTE)
+        for name in ("matchers", "match", "match_re"):
+            if name in fields and not _is_empty(fields[name]):
                 self.add_error(fields[name].mark, f"{name}: the root route must match every alert")
+        if self.boolean(fields, "continue"):
+            self.add_error(fields["continue"].mark, "continue: the root route has no routes beside it")
+        for name in ("mute_time_intervals", "active_time_intervals"):
+            if name in fields and not _is_empty(fields[name]):
+                self.add_error(fields[name].mark, f"{name}: the root route must notify at any time")
         if isinstance(node, YamlMapping) and self.string(fields, "receiver") is None:
             self.add_error(node.mark, "the root route needs a receiver")
         base = AlertRoute("{}", "", group_by=(), timing=Timing())
-        return self._filled(fields, base, (), "{}", receivers)
+        return self._filled(fields, base, (), "{}")
 
-    def _route(self, node: Node, parent: AlertRoute, receivers: Mapping[str, ReceiverConfig]) -> AlertRoute:
-        fields = self._fields(node, "a route", _ROUTE)
+    def _route(self, node: Node, parent: AlertRoute) -> AlertRoute:
+        fields = self.mapping(node, "a route", _ROUTE)
         matchers = self._matchers(fields, "matchers", "match", "match_re")
         key = f"{parent.key}/{matchers_text(matchers)}"
-        return self._filled(fields, parent, matchers, key, receivers)
+        return self._filled(fields, parent, matchers, key)
 
     def _filled(
-        self,
-        fields: Fields,
-        parent: AlertRoute,
-        matchers: tuple[Matcher, ...],
-        key: str,
-        receivers: Mapping[str, ReceiverConfig],
+        self, fields: Fields, parent: AlertRoute, matchers: tuple[Matcher, ...], key: str
     ) -> AlertRoute:
         """A route with unset fields inherited from its parent."""
         receiver = self.string(fields, "receiver")
-        if receiver is not None and receiver.value not in receivers:
+        if receiver is not None and receiver.value and receiver.value not in self._receiver_names:
             self.add_error(receiver.mark, f"undefined receiver {receiver.value!r} used in route")
         times = parent.timing
         route = AlertRoute(
             key=key,
-            receiver=receiver.value if receiver else parent.receiver,
+            receiver=(receiver.value if receiver else "") or parent.receiver,
             matchers=matchers,
             group_by=self._group_by(fields) if "group_by" in fields else parent.group_by,
             timing=Timing(
@@ -229,9 +174,21 @@ class _Loader(FieldReader):
                 self._time(fields, "repeat_interval", times.repeat_interval, 0.001),
             ),
             continues=bool(self.boolean(fields, "continue")),
+            schedule=Schedule(
+                self._named_intervals(fields, "mute_time_intervals"),
+                self._named_intervals(fields, "active_time_intervals"),
+            ),
         )
-        children = tuple(self._route(node, route, receivers) for node in self.items(fields, "routes"))
-        return _with_children(route, children)
+        return replace(route, routes=tuple(self._route(node, route) for node in self.items(fields, "routes")))
+
+    def _named_intervals(self, fields: Fields, name: str) -> tuple[TimeInterval, ...]:
+        found = []
+        for text in self.strings(fields, name):
+            if text.value not in self._intervals:
+                self.add_error(text.mark, f"undefined time interval {text.value!r} used in route")
+            else:
+                found.append(self._intervals[text.value])
+        return tuple(found)
 
     def _time(self, fields: Fields, name: str, inherited: float, least: float) -> float:
         seconds = self.seconds(fields, name, least)
@@ -247,8 +204,8 @@ class _Loader(FieldReader):
                 )
             return None
         for number, name in enumerate(names):
-            if not _LABEL_NAME.fullmatch(name.value):
-                self.add_error(name.mark, f"group_by: {name.value!r} is not a valid label name")
+            if not name.value:
+                self.add_error(name.mark, "group_by: a label name must not be empty")
             if name.value in [other.value for other in names[:number]]:
                 self.add_error(name.mark, f"group_by: {name.value!r} is given twice")
         return tuple(name.value for name in names)
@@ -266,7 +223,15 @@ class _Loader(FieldReader):
         for name, operator in ((equal, "="), (patterns, "=~")):
             for key, value in self.pairs(fields, name):
                 found.extend(self._pair(key, operator, value))
+            self._refuse_null_patterns(fields, patterns)
         return tuple(found)
+
+    def _refuse_null_patterns(self, fields: Fields, name: str) -> None:
+        """A pattern without a value would match every alert without that label."""
+        node = fields.get(name)
+        for key, value in node.entries if isinstance(node, YamlMapping) else ():
+            if isinstance(value, YamlScalar) and value.is_null:
+                self.add_error(value.mark, f"{name}: {key.value} has no pattern")
 
     def _matcher_texts(self, fields: Fields, name: str) -> Sequence[YamlScalar]:
         node = fields.get(name)
@@ -282,8 +247,8 @@ class _Loader(FieldReader):
         return []
 
     def _pair(self, key: YamlScalar, operator: str, value: YamlScalar) -> list[Matcher]:
-        if not _LABEL_NAME.fullmatch(key.value):
-            self.add_error(key.mark, f"{key.value!r} is not a valid label name")
+        if not key.value:
+            self.add_error(key.mark, "a label name must not be empty")
             return []
         try:
             return [Matcher(key.value, operator, value.value)]
@@ -293,25 +258,30 @@ class _Loader(FieldReader):
 
     def _inhibit_rule(self, node: Node) -> InhibitRule:
         fields = self.mapping(node, "an inhibition rule", _INHIBIT)
-        sources = self._matchers(fields, "source_matchers", "source_match", "source_match_re")
-        targets = self._matchers(fields, "target_matchers", "target_match", "target_match_re")
-        if fields and not (sources and targets):
-            self.add_error(node.mark, "an inhibition rule needs source_matchers and target_matchers")
-        name = self.string(fields, "name")
-        equal = tuple(text.value for text in self.strings(fields, "equal"))
-        return InhibitRule(sources, targets, equal, name.value if name else "")
+        sources = self._matchers(fields, *_SOURCE)
+        targets = self._matchers(fields, *_TARGET)
+        name, equal = self.string(fields, "name"), tuple(t.value for t in self.strings(fields, "equal"))
+        further = tuple(self._inhibit_source(item) for item in self.items(fields, "sources"))
+        if further and (sources or equal):
+            self.add_error(
+                node.mark, "sources cannot be combined with source_matchers, source_match or equal"
+            )
+        if further:
+            (sources, equal), further = (further[0].matchers, further[0].equal), further[1:]
+        return InhibitRule(sources, targets, equal, name.value if name else "", further)
+
+    def _inhibit_source(self, node: Node) -> InhibitSource:
+        fields = self.mapping(node, "an element of sources", ("matchers", "equal"))
+        matchers = self._matchers(fields, "matchers", "", "")
+        if all(matcher.matches({}) for matcher in matchers):
+            self.add_error(node.mark, "a source needs a matcher that does not match the empty text")
+        return InhibitSource(matchers, tuple(text.value for text in self.strings(fields, "equal")))
 
 
-def _with_children(route: AlertRoute, children: tuple[AlertRoute, ...]) -> AlertRoute:
-    return AlertRoute(
-        route.key,
-        route.receiver,
-        route.matchers,
-        route.group_by,
-        route.timing,
-        route.continues,
-        children,
-    )
+def _is_empty(node: Node) -> bool:
+    if isinstance(node, YamlScalar):
+        return node.is_null or not node.value
+    return not (node.items if isinstance(node, YamlSequence) else node.entries)
 
 
 def unused_receivers(config: Config) -> tuple[str, ...]:

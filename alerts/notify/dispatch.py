@@ -1,13 +1,14 @@
 """Flush an alert group to every receiver of its route, and compute the group's next state.
 
 All decisions are in `alerts.grouping` and `alerts.notify.stages`. The caller holds the groups and notification
-states, and stores each outcome through `keep` before the next receiver runs. Each receiver has its own state: where
-one fails, only that one is retried.
+states, and stores each outcome through `keep`. The receivers of a group run at the same time, so that a slow one delays
+no other. Each has its own state: where one fails, only that one is retried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from alerts import grouping
 from alerts.grouping import Group
@@ -27,20 +28,26 @@ def flush_group(
     now: float,
     keep: Callable[[NotificationOutcome], None],
 ) -> tuple[NotificationOutcome, ...]:
-    """Notify every receiver of a group; `keep` gets each outcome before the next receiver runs."""
-    outcomes = []
-    for receiver in receivers.get(group.receiver, ()):
+    """Notify every receiver of a group, each in a thread of its own; `keep` gets each outcome when it is there."""
+
+    def notify(receiver: Receiver) -> NotificationOutcome:
         outcome = flush(group, receiver, log.get((group.key, receiver.name)), context, now)
         keep(outcome)
-        outcomes.append(outcome)
-    if not outcomes:
-        outcomes.append(_no_receiver(group, now))
-        keep(outcomes[0])
-    return tuple(outcomes)
+        return outcome
+
+    found = receivers.get(group.receiver, ())
+    if not found:
+        outcome = _no_receiver(group, now)
+        keep(outcome)
+        return (outcome,)
+    if len(found) == 1:
+        return (notify(found[0]),)
+    with ThreadPoolExecutor(len(found), "notify") as threads:
+        return tuple(threads.map(notify, found))
 
 
 def _no_receiver(group: Group, now: float) -> NotificationOutcome:
-    explanation = f"receiver {group.receiver!r} has no webhook configured"
+    explanation = f"receiver {group.receiver!r} has no integration configured"
     return NotificationOutcome(group, group.receiver, now, Decision(Reason.NONE, explanation))
 
 
@@ -48,6 +55,8 @@ def after_flush(
     group: Group, seen: Group, outcomes: tuple[NotificationOutcome, ...], now: float
 ) -> Group | None:
     """The group after a flush of its state `seen`; it may have changed since. None: it has no alerts left."""
-    if any(outcome.retries for outcome in outcomes):
-        return grouping.after_failure(group, now)
+    failed = [outcome.error for outcome in outcomes if outcome.error is not None and outcome.retries]
+    if failed:
+        # The receiver that can be tried first decides; the others refuse until their time has come.
+        return grouping.after_failure(group, now, min(error.retry_after or 0.0 for error in failed))
     return grouping.after_delivery(group, seen.alerts, now)

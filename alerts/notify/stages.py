@@ -1,6 +1,6 @@
 """Notification stages, from a due alert group to a delivered message.
 
-`flush` runs the stages on one frozen value: inhibit, silence, deduplicate, compose, send, record. The state is
+`flush` runs the stages on one frozen value: inhibit, silence, keep the schedule, deduplicate, compose, send, record. The state is
 recorded last, so that a crash between sending and recording leads to a second message, never to none.
 """
 
@@ -14,7 +14,7 @@ from alerts.acknowledgements import Acknowledgement
 from alerts.errors import ReceiverError
 from alerts.grouping import Group
 from alerts.inhibition import Inhibitor
-from alerts.notify.message import Message, firing_first
+from alerts.notify.message import AlertContext, Message, firing_first
 from alerts.notify.reasons import Decision, NotificationState, Reason, decide
 from alerts.notify.receivers.base import Receiver
 from alerts.silences import Silence
@@ -26,7 +26,7 @@ DELIVERY_FAILED = "delivery failed: "
 
 @dataclass(frozen=True)
 class Muted:
-    """Why an alert is muted: ids of silences, or fingerprints of inhibiting alerts."""
+    """Why an alert is muted: ids of silences, fingerprints of inhibiting alerts, or names of time intervals."""
 
     by: str
     ids: tuple[str, ...]
@@ -65,13 +65,17 @@ class NotificationOutcome:
 
 @dataclass(frozen=True)
 class NotificationContext:
-    """What the steps ask besides the group. `generator_url`: where an alert can be looked at."""
+    """What the steps ask besides the group. `generator_url`: where an alert can be looked at.
+
+    `alert_context`: further links of an alert, and facts that explain it; asked only for alerts that are sent.
+    """
 
     inhibitor: Inhibitor
     silences: Sequence[Silence] = ()
     acknowledgements: Sequence[Acknowledgement] = ()
     external_url: str = ""
     generator_url: Callable[[Alert], str] = lambda alert: ""
+    alert_context: Callable[[Alert], AlertContext] = lambda alert: AlertContext()
 
 
 Stage = Callable[[NotificationOutcome], NotificationOutcome]
@@ -92,6 +96,7 @@ def flush(
     for step in (
         lambda o: inhibit(o, context.inhibitor),
         lambda o: silence(o, context.silences),
+        keep_schedule,
         lambda o: deduplicate(o, last, receiver.sends_resolved, context.acknowledgements),
         lambda o: compose(o, receiver.sends_resolved, context),
         lambda o: send(o, receiver),
@@ -111,6 +116,12 @@ def silence(outcome: NotificationOutcome, active: Sequence[Silence]) -> Notifica
     """Mute silenced alerts."""
     found = {key: silences.silenced_by(active, alert.labels, outcome.at) for key, alert in _unmuted(outcome)}
     return _mute(outcome, "silence", found)
+
+
+def keep_schedule(outcome: NotificationOutcome) -> NotificationOutcome:
+    """Mute all alerts outside the times at which the route notifies."""
+    names = outcome.group.schedule.muting(outcome.at)
+    return _mute(outcome, "time interval", {key: names for key, _ in _unmuted(outcome)})
 
 
 def _mute(outcome: NotificationOutcome, by: str, found: Mapping[str, tuple[str, ...]]) -> NotificationOutcome:
@@ -136,7 +147,7 @@ def deduplicate(
     """Decide whether a notification is due."""
     unmuted = _unmuted(outcome)
     if not unmuted:
-        explanation = "all alerts are muted" if outcome.muted else "the group has no alerts"
+        explanation = _muting(outcome) if outcome.muted else "the group has no alerts"
         return replace(outcome, decision=Decision(Reason.NONE, explanation))
     decision = decide(
         last,
@@ -148,6 +159,12 @@ def deduplicate(
         [key for key, alert in unmuted if acknowledgements.find(alert, acks)],
     )
     return replace(outcome, decision=decision)
+
+
+def _muting(outcome: NotificationOutcome) -> str:
+    names = [name for muted in outcome.muted.values() if muted.by == "time interval" for name in muted.ids]
+    during = f" by the time interval {', '.join(dict.fromkeys(names))}" if names else ""
+    return f"all alerts are muted{during}"
 
 
 def compose(
@@ -168,6 +185,7 @@ def compose(
         reason=outcome.decision.reason,
         sent_at=outcome.at,
         generator_urls={alert.fingerprint: context.generator_url(alert) for alert in alerts},
+        contexts={alert.fingerprint: context.alert_context(alert) for alert in alerts},
     )
     return replace(outcome, message=message)
 

@@ -88,11 +88,12 @@ class Notifier:
                 self._remember(note)
 
     def replace(self, book: Rulebook) -> None:
-        """Replace routes and receivers; notification states stay, failures of the former receivers do not."""
+        """Replace routes and receivers; notification states and timers stay, failures of former receivers do not."""
         with self._lock:
-            self._book = book
+            self._book, known = book, self._groups
             self._failures.clear()
             self._seed()
+            self._groups = grouping.with_timers(self._groups, known)
         self._wake.set()
 
     def _seed(self) -> None:

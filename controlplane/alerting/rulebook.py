@@ -6,6 +6,7 @@ among the rule files stands for the pack. Called at the start and whenever a fil
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from alerts.notify import config as routing
 from alerts.notify.receivers.base import Receiver
 from alerts.rules import loader, pack
 from alerts.rules.model import Rule, RuleGroup
+from alerts.templates.library import library
 from alerts.yaml.tree import DocumentError
 from controlplane.errors import SettingsError
 from controlplane.settings import Settings
@@ -41,7 +43,7 @@ def load(settings: Settings) -> Rulebook:
     groups = tuple(_groups(settings, mistakes))
     mistakes += [f"two groups are called {name!r} in {source}" for source, name in _twice(groups)]
     config = _config(settings, mistakes)
-    receivers = _receivers(config, mistakes) if config is not None else {}
+    receivers = _receivers(config, configuration_files(settings), mistakes) if config is not None else {}
     if mistakes or config is None:
         raise SettingsError("\n".join(mistakes), detail={"mistakes": mistakes})
     interval = DEFAULT_INTERVAL_SECONDS * min(1.0, settings.rules_scale)
@@ -76,13 +78,38 @@ def _config(settings: Settings, mistakes: list[str]) -> routing.Config | None:
     return config
 
 
-def _receivers(config: routing.Config, mistakes: list[str]) -> dict[str, tuple[Receiver, ...]]:
+@dataclass(frozen=True)
+class ConfigurationFiles:
+    """Files that a configuration names; relative paths start at its own folder."""
+
+    folder: Path = Path()
+
+    def path(self, path: str) -> str:
+        return str(self.folder / path)
+
+    def read(self, path: str) -> str:
+        return (self.folder / path).read_text(encoding="utf-8")
+
+    def matching(self, patterns: Iterable[str]) -> list[Path]:
+        """Files of `templates`, in the order of patterns and names."""
+        return [Path(name) for pattern in patterns for name in sorted(glob.glob(self.path(pattern)))]
+
+
+def configuration_files(settings: Settings) -> ConfigurationFiles:
+    """The files of the configuration in use."""
+    return ConfigurationFiles(settings.notify.parent if settings.notify else Path())
+
+
+def _receivers(
+    config: routing.Config, files: ConfigurationFiles, mistakes: list[str]
+) -> dict[str, tuple[Receiver, ...]]:
     try:
-        return catalogue.build(config, lambda path: Path(path).read_text(encoding="utf-8"))
+        texts = [(str(path), path.read_text(encoding="utf-8")) for path in files.matching(config.templates)]
+        return catalogue.build(config, files, library(texts))
     except (OSError, UnicodeDecodeError) as error:
         mistakes.append(f"cannot read {getattr(error, 'filename', None) or 'a secret'}: {_why(error)}")
     except ValueError as error:
-        mistakes.append(str(error))
+        mistakes += str(error).splitlines()
     return {}
 
 

@@ -181,8 +181,9 @@ def _stamps(settings: Settings, config: Config) -> tuple[object, ...]:
     """Modification time and size of each file, including secrets; None where a file cannot be read."""
     paths = [Path(name) for name in settings.rules if name != rulebook.SHIPPED]
     paths += filter(None, [settings.notify])
-    hooks = (hook for receiver in config.receivers.values() for hook in receiver.webhooks)
-    paths += [Path(name) for hook in hooks for name in (hook.url_file, hook.token_file) if name]
+    files = rulebook.configuration_files(settings)
+    paths += [Path(files.path(name)) for name in config.files()]
+    paths += files.matching(config.templates)
     return tuple(_stamp(path) for path in paths)
 
 

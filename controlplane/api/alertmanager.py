@@ -6,31 +6,31 @@ not shown, as Alertmanager receives an alert only when it fires.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from alerts.durations import format_duration
 from alerts.errors import MatcherError
 from alerts.grouping import Group
-from alerts.inhibition import InhibitRule
 from alerts.matching.labels import Matcher, matches
 from alerts.matching.regex import compile_pattern
-from alerts.notify.config import Config, ReceiverConfig, WebhookConfig
-from alerts.routing import AlertRoute
+from alerts.notify.catalogue import KINDS
+from alerts.notify.configuration.settings import plain
+from alerts.notify.global_fields import GLOBAL
+from alerts.notify.masking import masked
+from alerts.notify.model import Config
 from alerts.silences import Silence, SilenceState
 from alerts.state import AlertState, ends_at
+from alerts.yaml.parser import parse as parse_yaml
 from controlplane.alerting.views import AlertView
 from controlplane.api.alerting import MAX_MATCHERS, matchers_of, seconds
 from controlplane.errors import BadRequest
 from listeners.protocol.wire import rfc3339
 
 Json = dict[str, Any]
-SECRET = "<secret>"
 #: The Alertmanager version whose API is served. Clients request the version and reject old ones.
 VERSION = "0.25.0"
 #: The metric from which karma reads the version.
@@ -220,52 +220,19 @@ def status(config: Config, ours: str, began_at: float) -> Json:
 
 
 def written(config: Config) -> str:
-    """The configuration in Alertmanager's format, without secrets; Alertmanager can read it."""
-    document: Json = {"route": _route(config.route)}
-    if config.inhibit_rules:
-        document["inhibit_rules"] = [_inhibition(rule) for rule in config.inhibit_rules]
-    document["receivers"] = [_receiver(receiver) for receiver in config.receivers.values()]
+    """The configuration as its author wrote it, without secrets; Alertmanager can read it."""
+    tree, _ = parse_yaml(config.original)
+    document = plain(tree) if tree is not None else {}
+    if "global" in document:
+        document["global"] = masked(GLOBAL, document["global"])
+    document["receivers"] = [_receiver(receiver) for receiver in document.get("receivers") or []]
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
     return text
 
 
-def _route(route: AlertRoute) -> Json:
-    document: Json = {"receiver": route.receiver}
-    if route.matchers:
-        document["matchers"] = _texts(route.matchers)
-    document["group_by"] = ["..."] if route.group_by is None else list(route.group_by)
-    if route.continues:
-        document["continue"] = True
-    times = route.timing
-    document["group_wait"] = format_duration(times.group_wait)
-    document["group_interval"] = format_duration(times.group_interval)
-    document["repeat_interval"] = format_duration(times.repeat_interval)
-    if route.routes:
-        document["routes"] = [_route(child) for child in route.routes]
-    return document
-
-
-def _inhibition(rule: InhibitRule) -> Json:
-    sides = {"source_matchers": _texts(rule.sources), "target_matchers": _texts(rule.targets)}
-    return {**sides, "equal": list(rule.equal)}
-
-
-def _texts(matchers: Sequence[Matcher]) -> list[str]:
-    return [str(matcher) for matcher in matchers]
-
-
-def _receiver(receiver: ReceiverConfig) -> Json:
-    hooks = [_webhook(hook) for hook in receiver.webhooks]
-    return {"name": receiver.name, **({"webhook_configs": hooks} if hooks else {})}
-
-
-def _webhook(hook: WebhookConfig) -> Json:
-    """A webhook with the scheme and host of its URL only, as the rest is often a secret."""
-    parts = urlsplit(hook.url or "http://hidden.invalid")
-    host = parts.netloc.rpartition("@")[2]
-    document: Json = {"url": f"{parts.scheme}://{host}/{SECRET}", "send_resolved": hook.send_resolved}
-    if hook.max_alerts:
-        document["max_alerts"] = hook.max_alerts
-    if hook.token or hook.token_file:
-        document["http_config"] = {"authorization": {"type": "Bearer", "credentials": SECRET}}
-    return document
+def _receiver(receiver: Json) -> Json:
+    """A receiver with the secrets of its integrations replaced."""
+    return {
+        name: [masked(KINDS[name].schema, item) for item in value or []] if name in KINDS else value
+        for name, value in receiver.items()
+    }

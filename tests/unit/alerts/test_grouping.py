@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from alerts.grouping import (
     Group,
     add_alerts,
@@ -11,6 +13,7 @@ from alerts.grouping import (
     group_key,
     next_due_at,
     retry_after,
+    with_timers,
 )
 from alerts.routing import AlertRoute, Timing
 from alerts.state import Alert
@@ -99,3 +102,16 @@ def test_group_keys_are_alertmanagers() -> None:
     assert group_key(ROOT, {}) == "{}:{}"
     route = AlertRoute('{}/{team="data"}', "hook")
     assert group_key(route, {"b": 'q"\\', "a": "x"}) == '{}/{team="data"}:{a="x", b="q\\"\\\\"}'
+
+
+def test_groups_of_new_routes_keep_the_timers_of_the_former_ones() -> None:
+    groups = add_alerts({}, [alert(at=0, app="shop"), alert(at=0, app="till")], ROOT)
+    known = {
+        name: replace(group, flushed_at=50.0, failures=2, tried_at=60.0) for name, group in groups.items()
+    }
+    (kept, *_) = known
+    slower = replace(ROOT, timing=Timing(30, 600, 3600))
+    anew = with_timers(add_alerts({}, [alert(at=0, app="shop"), alert(at=0, app="new")], slower), known)
+    group = anew[kept]
+    assert (group.flushed_at, group.failures, group.timing.group_interval) == (50.0, 2, 600)
+    assert [item.flushed_at for name, item in anew.items() if name != kept] == [None]

@@ -106,3 +106,20 @@ def test_alerts_of_two_applications_of_one_spark_connect_server_are_one_notifica
     ]
     groups = add_alerts({}, found, SHIPPED.route).values()
     assert sorted(len(group.alerts) for group in groups) == [1, 2]
+
+
+def test_an_alert_of_every_source_must_fire() -> None:
+    loaded, errors = config.load("""
+route: {receiver: a}
+receivers: [{name: a}]
+inhibit_rules:
+  - sources: [{matchers: [a="1"], equal: [e]}, {matchers: [b="1"], equal: [f]}]
+    target_matchers: [t="1"]
+""")
+    assert loaded is not None, errors
+    first, second = alert("A", a="1", e="x"), alert("B", b="1", f="y")
+    target = {"alertname": "T", "t": "1", "e": "x", "f": "y"}
+    both = Inhibitor(loaded.inhibit_rules, [first, second])
+    assert both.inhibiting(target) == (first.fingerprint, second.fingerprint)
+    assert both.inhibiting({**target, "f": "z"}) == ()
+    assert Inhibitor(loaded.inhibit_rules, [first]).inhibiting(target) == ()

@@ -54,6 +54,13 @@ def test_a_label_that_is_absent_equals_the_empty_text() -> None:
         ('a=""', (Matcher("a", "=", ""),)),
         ("query=orders by day", (Matcher("query", "=", "orders by day"),)),
         ("a=é", (Matcher("a", "=", "é"),)),
+        ("a==b", (Matcher("a", "=", "=b"),)),
+        (r"a=q\"u\\o\nte\d", (Matcher("a", "=", 'q"u\\o\nte\\d'),)),
+        ('{"härtegrad"=~"h.*", "a b"=c}', (Matcher("härtegrad", "=~", "h.*"), Matcher("a b", "=", "c"))),
+        ('1a="b"', (Matcher("1a", "=", "b"),)),
+        (r'"a"="\u00e9"', (Matcher("a", "=", "é"),)),
+        (r'"a"="\xc3\xa9\t"', (Matcher("a", "=", "é\t"),)),
+        ('a="two\nlines"', (Matcher("a", "=", "two\nlines"),)),
     ],
 )
 def test_a_selector_is_read_with_or_without_braces_and_quotes(
@@ -69,10 +76,10 @@ def test_a_selector_is_read_with_or_without_braces_and_quotes(
         ('{a="b"', 7, "'}' is missing"),
         ('{a="b" c="d"}', 7, "comma"),
         ('a="b', 3, "closing quote"),
-        ("1a=b", 1, "label name"),
+        ("=b", 1, "label name"),
         ("a=b,,c=d", 5, "label name"),
         ('a=~"("', 4, "the pattern of a is invalid"),
-        ("a==b", 3, "comma"),
+        ('a=b"c', 4, "comma"),
     ],
 )
 def test_a_selector_that_cannot_be_read_is_refused_with_its_column(

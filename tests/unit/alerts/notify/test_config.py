@@ -57,15 +57,16 @@ def test_a_good_configuration_is_taken_whole() -> None:
         Matcher("severity", "=~", "warning|info"),
         Matcher("team", "!=", "ops"),
     )
-    first, second = loaded.receivers["hook"].webhooks
-    assert (first.url, first.send_resolved, first.max_alerts, first.timeout) == (
+    first, second = (integration.settings for integration in loaded.receivers["hook"].integrations)
+    assert (first["url"].text, first["send_resolved"], first["max_alerts"], first["timeout"]) == (
         "http://127.0.0.1:9/hook",
         False,
         5,
         3.0,
     )
-    assert first.token_file == "/etc/token"
-    assert (second.url_file, second.send_resolved) == ("/etc/url", True)
+    assert first["http_config"]["authorization"]["credentials"].file == "/etc/token"
+    assert (second["url"].file, second["send_resolved"]) == ("/etc/url", True)
+    assert sorted(loaded.files()) == ["/etc/token", "/etc/url"]
     assert loaded.inhibit_rules[0].equal == ("app",)
     assert config.unused_receivers(loaded) == ("nobody",)
 
@@ -101,7 +102,8 @@ def test_the_shipped_configuration_is_sound(webhook: str | None) -> None:
     loaded, mistakes = config.load(render_routing(0.1, webhook))
     assert mistakes == ()
     assert loaded is not None
-    assert [hook.url for hook in loaded.receivers["default"].webhooks] == ([webhook] if webhook else [])
+    urls = [integration.settings["url"].text for integration in loaded.receivers["default"].integrations]
+    assert urls == ([webhook] if webhook else [])
     assert loaded.route.timing.group_wait == 3.0
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+import pytest
 
 from alerts import grouping
 from alerts.errors import ReceiverError
@@ -12,14 +15,16 @@ from alerts.inhibition import Inhibitor
 from alerts.notify import config
 from alerts.notify.catalogue import build
 from alerts.notify.dispatch import Log, after_flush, flush_group
+from alerts.notify.message import Message
 from alerts.notify.reasons import NotificationState
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.recorder import Recorder
-from alerts.notify.receivers.webhook import Webhook
 from alerts.notify.stages import NotificationContext, NotificationOutcome
 from alerts.routing import AlertRoute, Timing
 from alerts.state import Alert
+from alerts.templates.library import library
 from tests.unit.alerts.examples import alert, resolved
+from tests.unit.alerts.notify.receivers.fakes import PlainFiles, receiver
 
 ROOT = AlertRoute("{}", "team", group_by=("app",), timing=Timing(30, 300, 3600))
 PLAIN = NotificationContext(Inhibitor((), ()))
@@ -150,7 +155,7 @@ def test_a_receiver_without_a_webhook_is_shown_as_such() -> None:
     queries = Queries()
     queries.take(alert(at=0, app="shop"))
     assert [outcome.explanation for outcome in queries.round(30).outcomes] == [
-        "receiver 'team' has no webhook configured"
+        "receiver 'team' has no integration configured"
     ]
     assert queries.round(60).outcomes == ()
 
@@ -165,7 +170,38 @@ def test_each_outcome_is_kept_before_the_next_receiver_is_reported() -> None:
     groups = add_alerts({}, [alert(at=0, app="shop")], ROOT)
     receivers: dict[str, tuple[Receiver, ...]] = {"team": (Loud("a"), Loud("b"))}
     dispatch(groups, {}, receivers, PLAIN, 30, lambda outcome: reported.append(f"kept {outcome.receiver}"))
-    assert reported == ["sent to a", "kept a", "sent to b", "kept b"]
+    assert reported.index("sent to a") < reported.index("kept a")
+    assert reported.index("sent to b") < reported.index("kept b")
+
+
+def test_a_slow_receiver_delays_no_other_of_its_group() -> None:
+    """The first sends only once the second has sent."""
+    sent = threading.Event()
+
+    class Slow(Recorder):
+        def send(self, message: Message) -> None:
+            assert sent.wait(30)
+            super().send(message)
+
+    class Fast(Recorder):
+        def send(self, message: Message) -> None:
+            super().send(message)
+            sent.set()
+
+    slow, fast = Slow("slow"), Fast("fast")
+    groups = add_alerts({}, [alert(at=0, app="shop")], ROOT)
+    dispatch(groups, {}, {"team": (slow, fast)}, PLAIN, 30, lambda outcome: None)
+    assert (len(slow.messages), len(fast.messages)) == (1, 1)
+
+
+def test_a_retry_waits_as_long_as_the_receiver_asks() -> None:
+    limited = Recorder("a", failures=[ReceiverError("limited", True, 429, 120.0)])
+    groups = add_alerts({}, [alert(at=0, app="shop")], ROOT)
+    (group,) = groups.values()
+    outcomes = flush_group(group, {}, {"team": (limited,)}, PLAIN, 30, lambda outcome: None)
+    after = after_flush(group, group, outcomes, 31)
+    assert after is not None
+    assert after.due_at() == 151
 
 
 def test_receivers_are_built_from_the_configuration_and_the_files_it_names() -> None:
@@ -180,9 +216,33 @@ receivers:
 """
     loaded, _ = config.load(text)
     assert loaded is not None
-    built = build(loaded, {"/url": "http://b/\n", "/token": " s3cret\n"}.__getitem__)
+    files = PlainFiles({"/url": "http://b/\n", "/token": " s3cret\n"})
+    built = build(loaded, files, library())
     assert built["nobody"] == ()
-    assert built["team"] == (
-        Webhook("team/webhook[0]", "http://a/", sends_resolved=False, max_alerts=3),
-        Webhook("team/webhook[1]", "http://b/", headers={"Authorization": "Bearer s3cret"}),
+    first, second = (limited.receiver.integration for limited in built["team"])  # type: ignore[attr-defined]
+    assert (first.name, first.settings["url"], first.settings["max_alerts"]) == (
+        "team/webhook[0]",
+        "http://a/",
+        3,
     )
+    assert (second.name, second.settings["url"]) == ("team/webhook[1]", "http://b/")
+    assert [receiver.sends_resolved for receiver in built["team"]] == [False, True]
+    assert second.http.headers == {"Authorization": "Bearer s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("contents", "reason"),
+    [
+        ({"/url": "ftp://b/"}, "a URL must begin with"),
+        ({"/url": "http://b/", "/token": "a\nb"}, "printable ASCII"),
+    ],
+)
+def test_a_secret_file_that_cannot_be_used_is_reported(contents: dict[str, str], reason: str) -> None:
+    settings = "{url_file: /url, http_config: {authorization: {credentials_file: /token}}}"
+    with pytest.raises(ValueError, match=reason):
+        receiver("webhook", settings, contents={"/token": "t", **contents})
+
+
+def test_a_template_that_nobody_defines_is_reported() -> None:
+    with pytest.raises(ValueError, match=r"a/slack\[0\]: title: there is no template 'nosuch'"):
+        receiver("slack", "{api_url: 'http://a/', title: '{{ template \"nosuch\" . }}'}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from alerts.acknowledgements import acknowledge
 from alerts.errors import ReceiverError
 from alerts.grouping import Group
@@ -13,6 +15,7 @@ from alerts.notify.stages import NotificationContext, NotificationOutcome, flush
 from alerts.routing import Timing
 from alerts.silences import Silence
 from alerts.state import Alert
+from alerts.time_intervals import Schedule, TimeInterval, TimePeriod
 from tests.unit.alerts.examples import alert, resolved
 
 A, B = alert("A", app="shop"), alert("B", app="shop")
@@ -141,3 +144,13 @@ def test_every_alert_has_a_link_to_its_page() -> None:
     message = look(A, context=context).message
     assert message is not None
     assert message.generator_urls == {A.fingerprint: "http://here/A"}
+
+
+def test_a_group_is_muted_in_its_time_intervals_and_the_interval_is_named() -> None:
+    night = TimeInterval("night", (TimePeriod(times=((0, 60),)),))
+    quiet = replace(group(A), schedule=Schedule(muted=(night,)))
+    receiver = Recorder()
+    muted = flush(quiet, receiver, None, PLAIN, 3599.0)
+    assert (muted.sent, muted.state, muted.muted[A.fingerprint].by) == (False, None, "time interval")
+    assert muted.explanation.startswith("all alerts are muted by the time interval night")
+    assert flush(quiet, receiver, None, PLAIN, 3600.0).sent

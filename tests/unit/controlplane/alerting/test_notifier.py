@@ -184,7 +184,7 @@ def test_a_route_without_a_receiver_is_logged_once() -> None:
     for _ in range(3):
         team.look(INTERVAL)
     (note,) = team.store.notes
-    assert note.reason == "receiver 'team' has no webhook configured"
+    assert note.reason == "receiver 'team' has no integration configured"
 
 
 def test_while_an_alert_that_fires_has_the_labels_of_one_that_ended_it_fires() -> None:

@@ -139,13 +139,13 @@ def test_a_secret_that_was_renewed_is_read_again(services: AlertingServices) -> 
     secret.write_text("old")
     change(services, routes=WITH_SECRET.replace("TOKEN", str(secret)))
     (hook,) = services.service.notifier._book.receivers["ops"]
-    assert hook.headers == {"Authorization": "Bearer old"}  # type: ignore[attr-defined]
+    assert hook.receiver.integration.http.headers == {"Authorization": "Bearer old"}  # type: ignore[attr-defined]
     secret.unlink()
     services.service.reload()
     secret.write_text("renewed")
     services.service.reload()
     (hook,) = services.service.notifier._book.receivers["ops"]
-    assert hook.headers == {"Authorization": "Bearer renewed"}  # type: ignore[attr-defined]
+    assert hook.receiver.integration.http.headers == {"Authorization": "Bearer renewed"}  # type: ignore[attr-defined]
 
 
 def test_files_that_did_not_change_are_not_read_again(services: AlertingServices) -> None:

@@ -147,6 +147,6 @@ def test_a_configuration_reads_back_the_same_but_for_its_secrets(text: str) -> N
     assert [(r.sources, r.targets, r.equal) for r in back.inhibit_rules] == [
         (r.sources, r.targets, r.equal) for r in config.inhibit_rules
     ]
-    assert [(r.name, len(r.webhooks)) for r in back.receivers.values()] == [
-        (r.name, len(r.webhooks)) for r in config.receivers.values()
+    assert [(r.name, len(r.integrations)) for r in back.receivers.values()] == [
+        (r.name, len(r.integrations)) for r in config.receivers.values()
     ]

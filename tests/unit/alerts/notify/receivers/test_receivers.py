@@ -12,8 +12,7 @@ import pytest
 from alerts.errors import ReceiverError
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.recorder import Recorder
-from alerts.notify.receivers.webhook import Webhook
-from tests.unit.alerts.notify.receivers.test_webhook import A, B, answering, message, status
+from tests.unit.alerts.notify.receivers.test_webhook import A, B, answering, message, status, webhook
 
 
 @dataclass
@@ -49,7 +48,7 @@ def form(request: pytest.FixtureRequest) -> Iterator[Form]:
             return
         hook = _Hook()
         url, _ = stack.enter_context(answering(hook.answer))
-        receiver = Webhook("hook", url)
+        receiver = webhook(url)
         yield Form(receiver, lambda again: hook.refusals.append(503 if again else 400), lambda: hook.taken)
 
 

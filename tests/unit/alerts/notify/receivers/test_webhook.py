@@ -18,19 +18,23 @@ import pytest
 from alerts.errors import ReceiverError
 from alerts.grouping import add_alerts
 from alerts.notify import config
+from alerts.notify.http.client import HttpClient, redacted_url
+from alerts.notify.http.connections import is_forbidden
+from alerts.notify.http.fields import address_problem
 from alerts.notify.message import Message, firing_first
 from alerts.notify.reasons import Reason
-from alerts.notify.receivers.webhook import (
-    Webhook,
-    address_problem,
-    is_forbidden,
-    payload,
-    post,
-    redacted_url,
-)
+from alerts.notify.receivers.base import Integration
+from alerts.notify.receivers.webhook import SCHEMA, Webhook, payload
 from alerts.state import Alert, AlertState
+from alerts.templates.library import library
 from tests.paths import DATA
 from tests.unit.alerts.examples import alert, resolved
+
+
+def webhook(url: str, timeout: float = 10.0, headers: dict[str, str] | None = None) -> Webhook:
+    settings = {"send_resolved": True, "url": url, "max_alerts": 0, "timeout": None}
+    http = HttpClient(headers=headers or {}, timeout=timeout)
+    return Webhook(Integration("hook", SCHEMA, settings, http, library()))
 
 
 def message(*alerts: Alert) -> Message:
@@ -176,7 +180,7 @@ def status(code: int, body: bytes = b"", **headers: str) -> Callable[[BaseHTTPRe
 @pytest.mark.parametrize("code", [200, 202, 204])
 def test_a_message_that_was_answered_well_is_taken(code: int) -> None:
     with answering(status(code)) as (url, seen):
-        Webhook("hook", f"{url}/path?token=1", headers={"Authorization": "Bearer t"}).send(message(A))
+        webhook(f"{url}/path?token=1", headers={"Authorization": "Bearer t"}).send(message(A))
     assert seen[0]["path"] == "/path?token=1"
     assert seen[0]["headers"]["Content-Type"] == "application/json"
     assert seen[0]["headers"]["Authorization"] == "Bearer t"
@@ -192,7 +196,7 @@ def test_answers_that_pass_by_themselves_are_tried_soon_and_others_are_not(
     reported = pytest.raises(ReceiverError, match=f"answered {code}: because")
     answer = status(code, b"because", Location="http://127.0.0.1:1/")
     with answering(answer) as (url, seen), reported as caught:
-        Webhook("hook", f"{url}/secret").send(message(A))
+        webhook(f"{url}/secret").send(message(A))
     assert (caught.value.retryable, caught.value.status) == (retryable, code)
     assert "secret" not in str(caught.value)
     assert len(seen) == 1  # no redirect was followed
@@ -203,7 +207,7 @@ def test_a_host_that_does_not_answer_may_later() -> None:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/"
         with pytest.raises(ReceiverError, match="could not be reached") as caught:
-            Webhook("hook", url).send(message(A))
+            webhook(url).send(message(A))
     assert caught.value.retryable
 
 
@@ -211,7 +215,7 @@ def test_a_silent_host_is_waited_for_no_longer_than_the_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         with pytest.raises(ReceiverError) as caught:
-            Webhook("hook", f"http://127.0.0.1:{silent.getsockname()[1]}/", timeout=0.2).send(message(A))
+            webhook(f"http://127.0.0.1:{silent.getsockname()[1]}/", timeout=0.2).send(message(A))
     assert caught.value.retryable
     assert time.monotonic() - began < 2
 
@@ -227,7 +231,7 @@ def test_an_endless_answer_is_read_up_to_a_bound() -> None:
             return
 
     with answering(endless) as (url, _), pytest.raises(ReceiverError) as caught:
-        Webhook("hook", url).send(message(A))
+        webhook(url).send(message(A))
     assert len(str(caught.value)) < 400
 
 
@@ -246,7 +250,7 @@ def test_an_answer_that_drips_is_not_waited_for_past_the_deadline() -> None:
 
     began = time.monotonic()
     with answering(drip) as (url, _):
-        Webhook("hook", url, timeout=0.3).send(message(A))
+        webhook(url, timeout=0.3).send(message(A))
         assert time.monotonic() - began < 0.8
 
 
@@ -263,7 +267,7 @@ def test_headers_that_drip_are_not_waited_for_past_the_deadline() -> None:
     began = time.monotonic()
     with answering(drip) as (url, _):
         with pytest.raises(ReceiverError) as caught:
-            Webhook("hook", url, timeout=0.3).send(message(A))
+            webhook(url, timeout=0.3).send(message(A))
         assert time.monotonic() - began < 0.8
     assert caught.value.retryable
 
@@ -273,14 +277,14 @@ def test_what_is_no_http_answer_may_pass() -> None:
         handler.wfile.write(b"no such thing\r\n\r\n")
 
     with answering(garbage) as (url, _), pytest.raises(ReceiverError) as caught:
-        Webhook("hook", url).send(message(A))
+        webhook(url).send(message(A))
     assert caught.value.retryable
 
 
 def test_numbers_that_json_has_not_and_odd_texts_are_sent_all_the_same() -> None:
     odd = alert("A", query='é☃"\u2028\n')
     with answering(status(200)) as (url, seen):
-        Webhook("hook", url).send(message(odd))
+        webhook(url).send(message(odd))
     assert seen[0]["body"]["alerts"][0]["labels"]["query"] == 'é☃"\u2028\n'
 
 
@@ -291,7 +295,7 @@ def test_numbers_that_json_has_not_and_odd_texts_are_sent_all_the_same() -> None
 def test_what_is_no_address_is_refused_for_good(url: str) -> None:
     assert address_problem(url)
     with pytest.raises(ReceiverError) as caught:
-        Webhook("hook", url).send(message(A))
+        webhook(url).send(message(A))
     assert not caught.value.retryable
 
 
@@ -300,13 +304,13 @@ def test_an_address_is_shown_without_what_may_be_secret() -> None:
         redacted_url("https://user:pw@host.example:8443/services/T0/B0?token=x")
         == "https://host.example:8443/…"
     )
-    assert "pw" not in repr(Webhook("hook", "https://user:pw@host/x", headers={"Authorization": "Bearer t"}))
+    assert "pw" not in repr(webhook("https://user:pw@host/x", headers={"Authorization": "Bearer t"}))
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "0.0.0.0", "0", "224.0.0.1"])
 def test_nothing_is_sent_to_an_address_where_secrets_are_kept(address: str) -> None:
     with pytest.raises(ReceiverError, match="not permitted"):
-        post(f"http://{address}/latest/meta-data", b"{}", {}, 2.0)
+        HttpClient(timeout=2.0).request("POST", f"http://{address}/latest/meta-data", b"{}")
 
 
 @pytest.mark.parametrize("address", ["::ffff:169.254.169.254", "fe80::1", "fe80::1%eth0", "::", "ff02::1"])

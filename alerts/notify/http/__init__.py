@@ -1,0 +1,1 @@
+"""HTTP client of receivers: `http_config` of Alertmanager, bounded in time and size, with checked addresses."""
