@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 import urllib.request
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,23 @@ def seen_whole(recorder: RecordingServer, copy: Copy, agent: str) -> None:
 def test_spark_submit_with_the_zip_alone(copy: Copy, agent_zip: str, recorder: RecordingServer) -> None:
     copy.run(*submit("--master", "local[2]", "--py-files", agent_zip), *copy.command)
     seen_whole(recorder, copy, "/agent.zip/")
+
+
+def test_sigterm_to_the_jvm_of_spark_submit_is_reported_before_the_pod_is_gone(
+    copy: Copy, agent_zip: str, recorder: RecordingServer
+) -> None:
+    """A pod ends as soon as its first process, the JVM, has ended: Python has only the time until then."""
+    program = ROOT / "tests/spark/programs/ends.py"
+    command = submit("--py-files", agent_zip, str(program), str(copy.directory), "wait")
+    process = subprocess.Popen(command, cwd=copy.directory, env=copy.environ, start_new_session=True)
+    try:
+        recorder.wait_for(lambda: recorder.of_type("progress"), TIMEOUT_SECONDS)
+        process.terminate()
+        process.wait(TIMEOUT_SECONDS)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert recorder.of_type("app_ended") == [{"reason": "sigterm", "exception": None}]
 
 
 def test_spark_submit_with_a_sitecustomize_beside_the_wheel(copy: Copy, recorder: RecordingServer) -> None:
