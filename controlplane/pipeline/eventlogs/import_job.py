@@ -219,7 +219,7 @@ class _ImportRun:
             opened,
         )
         self.summary, self.on_progress = summary, on_progress
-        self.began = time.monotonic()  # without the start of Spark, which says nothing about the rate
+        self.began = time.monotonic()  # without the start of Spark, which does not count for the rate
         self.total = sum(piece.size for pending in opened.values() for piece in pending.pieces)
         self.logs, self.events, self.bytes = len(opened), 0, 0
         self.ended: set[str] = set()

@@ -152,7 +152,7 @@ def test_retry_after_is_a_date() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "soon", "nan"])
-def test_retry_after_that_says_nothing_is_ignored(value: str) -> None:
+def test_an_invalid_retry_after_is_ignored(value: str) -> None:
     assert retry_after(HttpResponse(503, {"retry-after": value}, b"")) is None
     with pytest.raises(ReceiverError) as caught:
         checked("http://a/", HttpResponse(503, {"retry-after": value}, b""))
