@@ -127,6 +127,18 @@ def test_metadata_and_build(admin: httpx.Client) -> None:
 # -- who asks, and what ----------------------------------------------------------------------------
 
 
+def test_answers_carry_annotations_and_long_chains_have_answers(admin: httpx.Client) -> None:
+    answer = admin.get(f"{BASE}/query", params={"query": "quantile(2, vector(1))"}).json()
+    assert answer["warnings"] == ["PromQL warning: quantile value should be between 0 and 1, got 2 (1:10)"]
+    rate = "rate(spark_streaming_query_up[1h])"
+    span = {"start": 0, "end": 60, "step": 15}
+    assert "infos" not in admin.get(f"{BASE}/query_range", params={"query": rate, **span}).json()
+    assert data(admin, "query", query="1 + " * 1_000 + "1")["result"][1] == "1001"
+    assert data(admin, "query_range", query="vector(step() + range())", **span)["result"][0]["values"] == [
+        [at, "75"] for at in (0, 15, 30, 45, 60)
+    ]
+
+
 def test_unauthorized_requests_get_the_error_format_of_the_api(server: LiveServer) -> None:
     with server.client("") as anonymous, server.client(server.token(Role.AGENT)) as agent:
         for client, status in ((anonymous, 401), (agent, 403)):
@@ -148,14 +160,13 @@ def test_unauthorized_requests_get_the_error_format_of_the_api(server: LiveServe
         ("query", {"query": "(" * 5000}, (400, "bad_data")),
         ("query", {"query": "\x00 \U0001f600"}, (400, "bad_data")),
         ("query", {"query": "-" * 30_000 + "1"}, (400, "bad_data")),
-        ("query", {"query": "1 + " * 10_000 + "1"}, (400, "bad_data")),
         ("query", {"query": "sum_over_time(vector(1)[100y:1ms])"}, (422, "execution")),
         ("query_range", {"query": "1", "start": "0", "end": "1e12", "step": "1"}, (400, "bad_data")),
         ("query_range", {"query": "1", "start": "0", "end": "1", "step": "1e-9"}, (400, "bad_data")),
         ("series", {"match[]": "m[5m]"}, (400, "bad_data")),
         ("rules", {"group_limit": "0"}, (400, "bad_data")),
         ("rules", {"group_next_token": "x"}, (400, "bad_data")),
-        ("label/a b/values", {}, (400, "bad_data")),
+        ("label/U___ffffff_/values", {}, (400, "bad_data")),
     ],
 )
 def test_an_invalid_request_gets_an_error_in_prometheus_format(

@@ -47,7 +47,7 @@ groups:
         annotations: {summary: "v {{ $value }}"}
       - {alert: Waits, expr: vector(1) > 0, for: 1h}
       - {alert: Quiet, expr: vector(0) > 1}
-      - {record: "r:bad", expr: 'label_replace(vector(1), "~x", "", "", "")'}
+      - {record: "r:bad", expr: 'label_replace(vector(1), "", "", "", "")'}
 """
 CONFIG = """
 global: {scrape_interval: 1s, evaluation_interval: 1s}
@@ -192,7 +192,6 @@ REFUSED = [
     "GET labels?match[]={}",
     "GET labels?match[]=sum(m)",
     "GET labels?start=x",
-    "GET label/q-q/values",
     "GET label/q/values?match[]={}",
     "GET label/q/values?start=x",
     "GET metadata?limit=x",
