@@ -75,6 +75,7 @@ HEAP = "--driver-memory 512m --driver-java-options -XX:+ExitOnOutOfMemoryError "
 ENDED, KILLED = "Stopped", "the driver's JVM ended"
 ENDS = [
     End("killed", "wait", python_gets(signal.SIGKILL), "lost", "no heartbeat", "AgentLost", 240),
+    End("hangs", "survive", jvm_gets(signal.SIGSTOP), "unreachable", "not answered", "SparkUnreachable", 300),
     End("returns", "return", go, "stopped", ENDED, None, 20),
     End("raises", "raise", go, "failed", "exception (ValueError: poison)", "DriverFailed", 20),
     End("exits", "exit", go, "stopped", ENDED, None, 20),
