@@ -113,8 +113,10 @@ class VerdictLog:
 
 
 def _began(view: QueryView, verdict: Verdict, now: float) -> float:
-    """When this status began: at the end of the run, for a query that ended; else `now`."""
-    run = view.run
+    """When this status began: with the end of the run, or with Spark's last answer; else `now`."""
+    run, outage = view.run, view.agent.outage if view.agent else None
+    if verdict.status is QueryStatus.UNREACHABLE and outage is not None:
+        return min(outage.since, now)
     if run is None or verdict.status not in ENDED:
         return now
     ended = max(run.ended_at or 0.0, view.start_failed_at or 0.0)

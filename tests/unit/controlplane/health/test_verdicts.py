@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from controlplane.driver_model import Outage
 from controlplane.health.judge import judge
 from controlplane.health.verdicts import FRESH_SECONDS, VerdictLog
+from controlplane.model import QueryStatus
 from tests.unit.controlplane.actions.views import NOW, view
 
 
@@ -21,6 +23,15 @@ def test_a_verdict_is_recorded_once_and_stands_since_then() -> None:
 def test_a_status_newer_than_the_record_stands_since_now() -> None:
     log = VerdictLog()
     assert log.since("q1", judge(view(), NOW).status, NOW) == NOW
+
+
+def test_unreachable_query_is_so_since_spark_last_answered() -> None:
+    log, seen = VerdictLog(), view()
+    log.load(log.changes([seen], NOW - 100))
+    assert seen.agent is not None
+    away = replace(seen, agent=replace(seen.agent, outage=Outage("server_away", NOW - 20)))
+    (change,) = log.changes([away], NOW)
+    assert (change.status, change.at) == (QueryStatus.UNREACHABLE, NOW - 20)
 
 
 def test_what_the_store_knows_is_not_recorded_again() -> None:
