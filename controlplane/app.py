@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from alerts.durations import DAY_SECONDS
 from controlplane.actions.outbox import Outbox
 from controlplane.actions.service import ActionService
+from controlplane.alerting.alert_facts import AlertFacts
 from controlplane.alerting.alert_queries import AlertQueries
 from controlplane.alerting.evaluation import Reached, ignore_point
 from controlplane.alerting.service import AlertingService
@@ -289,7 +290,8 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = ignor
             history.series_source(window),
             baselines,
         )
-        alerting = AlertingService(settings, series, writer, reading, clock, reached)
+        facts = AlertFacts(window, verdicts, reading, clock)
+        alerting = AlertingService(settings, series, writer, reading, clock, reached, facts)
         jobs: list[Job] = []
         plane = ControlPlane(
             settings=settings,

@@ -25,6 +25,7 @@ from controlplane.alerting.evaluation import Evaluation
 from controlplane.alerting.notifier import Notifier
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.alerting.silence_state import SilenceStates
+from controlplane.alerting.trial import TrialResult, send_trial, trial_message
 from controlplane.alerting.views import AlertView, FiringAlert, GroupView
 from controlplane.errors import BadRequest, Conflict, NotFound
 from controlplane.records import NotificationLogEntry
@@ -70,6 +71,17 @@ class AlertQueries:
     def delivery_problem(self) -> DeliveryProblem | None:
         """Why notifications reach nobody, or not everybody; None where they are delivered."""
         return delivery.problem(self._book, self._notifier.failures())
+
+    def try_receiver(self, name: str, actor: str, via: str) -> tuple[TrialResult, ...]:
+        """Send a trial notification to each integration of a receiver. Raises NotFound; Conflict where it has none."""
+        now, book = self._clock(), self._book
+        if name not in book.config.receivers:
+            known = ", ".join(sorted(book.config.receivers)[:20])
+            raise NotFound(f"there is no receiver {name[:100]!r}; configured: {known}")
+        if not book.receivers.get(name):
+            raise Conflict(f"receiver {name!r} has no integration", code="no_integration")
+        self._writer.write(lambda conn: audit.record(conn, now, actor, via, "receiver.try", name))
+        return send_trial(book.receivers[name], trial_message(name, actor, self._notifier.page_url, now))
 
     # -- alerts ----------------------------------------------------------------------------------------
 

@@ -14,11 +14,13 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from urllib.parse import quote
 
 from alerts import grouping
 from alerts.grouping import Group
 from alerts.inhibition import Inhibitor
 from alerts.notify.dispatch import after_flush, flush_group
+from alerts.notify.message import AlertContext
 from alerts.notify.reasons import NotificationState
 from alerts.notify.stages import DELIVERY_FAILED, NotificationContext, NotificationOutcome
 from alerts.state import Alert, AlertState
@@ -35,6 +37,7 @@ MAX_SLEEP_SECONDS = 5.0
 #: Newest notifications held in memory by alert, and entries held while the store is unavailable.
 MAX_REMEMBERED = 5_000
 GroupName = tuple[str, str]
+Facts = Callable[[Alert], Mapping[str, str]]
 StoreEntry = Callable[[NotificationLogEntry, NotificationState | None], None]
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 
@@ -50,10 +53,14 @@ class Notifier:
         page_url: str,
         clock: Callable[[], float] = time.time,
         reached: Reached = ignore_point,
+        facts: Facts = lambda alert: {},
     ):
-        """`keep` stores a log entry and the new notification state, or raises StoreUnavailable."""
+        """`keep` stores a log entry and the new notification state, or raises StoreUnavailable.
+
+        `facts`: what notifications state about an alert's query, by name.
+        """
         self._book, self._silence_state, self._keep = book, silence_state, keep
-        self._page_url, self._clock, self._reached = page_url, clock, reached
+        self.page_url, self._clock, self._reached, self._facts = page_url, clock, reached, facts
         self._lock = threading.Lock()
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._groups: dict[GroupName, Group] = {}
@@ -222,8 +229,9 @@ class Notifier:
             inhibitor=self._inhibitor,
             silences=self._silence_state.active(self._clock()),
             acknowledgements=self._silence_state.acknowledgements,
-            external_url=self._page_url,
-            generator_url=lambda alert: alert_url(self._page_url, alert),
+            external_url=self.page_url,
+            generator_url=lambda alert: alert_url(self.page_url, alert),
+            alert_context=lambda alert: alert_context(self.page_url, alert, self._facts(alert)),
         )
 
     # -- notification log ---------------------------------------------------------------------------------
@@ -348,6 +356,14 @@ def _in_order(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
 def alert_url(page_url: str, alert: Alert) -> str:
     """URL of an alert in the dashboard; empty without a dashboard URL."""
     return f"{page_url}/alerts?alert={alert.fingerprint}" if page_url else ""
+
+
+def alert_context(page_url: str, alert: Alert, facts: Mapping[str, str]) -> AlertContext:
+    """Links of an alert to its query and to a new silence; empty without a dashboard URL."""
+    query_id = alert.labels.get("query_id", "")
+    query = f"{page_url}/query?query_id={quote(query_id, safe='')}" if page_url and query_id else ""
+    silence = f"{page_url}/alerts?alert={alert.fingerprint}&silence=new" if page_url else ""
+    return AlertContext(query, silence, facts)
 
 
 def log_entry(outcome: NotificationOutcome) -> NotificationLogEntry:

@@ -22,7 +22,7 @@ from alerts.silences import Silence
 from controlplane.alerting import immediate_rules, rulebook
 from controlplane.alerting.alert_queries import AlertQueries, ReadConnection
 from controlplane.alerting.evaluation import Evaluation, Reached, Sources, ignore_point
-from controlplane.alerting.notifier import MAX_REMEMBERED, Notifier
+from controlplane.alerting.notifier import MAX_REMEMBERED, Facts, Notifier
 from controlplane.alerting.rule_scheduler import RuleScheduler
 from controlplane.alerting.silence_state import SilenceStates
 from controlplane.errors import SettingsError
@@ -60,6 +60,7 @@ class AlertingService:
         reading: ReadConnection,
         clock: Callable[[], float],
         reached: Reached = ignore_point,
+        facts: Facts = lambda alert: {},
     ):
         """Raises SettingsError with every error in the rule files and the configuration.
 
@@ -73,7 +74,7 @@ class AlertingService:
         url = settings.dashboard_url
         self.silence_state = SilenceStates()
         self.evaluation = Evaluation(book, series, self._save, url, reached)
-        self.notifier = Notifier(book, self.silence_state, self._store_entry, url, clock, reached)
+        self.notifier = Notifier(book, self.silence_state, self._store_entry, url, clock, reached, facts)
         self.queries = AlertQueries(
             book, self.evaluation, self.notifier, self.silence_state, writer, reading, clock
         )

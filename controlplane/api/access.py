@@ -61,6 +61,7 @@ ACCESS: dict[tuple[str, str], frozenset[Role]] = {
     ("POST", "/api/v1/alerts/{fingerprint}/acknowledge"): OPERATORS,
     ("GET", "/api/v1/notifications"): VIEWERS,
     ("GET", "/api/v1/receivers"): VIEWERS,
+    ("POST", "/api/v1/receivers/try"): OPERATORS,
     ("GET", "/api/v1/silences"): VIEWERS,
     ("POST", "/api/v1/silences"): OPERATORS,
     ("DELETE", "/api/v1/silences/{silence_id}"): OPERATORS,

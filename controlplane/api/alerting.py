@@ -18,6 +18,7 @@ from alerts.silences import Silence, SilenceState
 from alerts.state import Alert, AlertState
 from alerts.yaml.tree import DocumentError
 from controlplane.alerting.delivery import DeliveryFailure, DeliveryProblem, ReceiverStatus
+from controlplane.alerting.trial import TrialResult
 from controlplane.alerting.views import AlertView, GroupView, RuleView
 from controlplane.api.alerting_bodies import (
     AcknowledgedBody,
@@ -39,6 +40,8 @@ from controlplane.api.alerting_bodies import (
     RuleGroupBody,
     SilenceBody,
     SilenceRequest,
+    TrialBody,
+    TrialResultBody,
 )
 from controlplane.api.render import finite, stamp
 from controlplane.errors import BadRequest
@@ -148,6 +151,13 @@ def _receiver(found: ReceiverStatus) -> ReceiverBody:
 def _integration(name: str, failure: DeliveryFailure | None) -> IntegrationBody:
     since, error = (failure.since, failure.error) if failure else (None, None)
     return IntegrationBody(name=name, failing_since=stamp(since), error=error)
+
+
+def trial_body(receiver: str, results: Iterable[TrialResult]) -> TrialBody:
+    bodies = [
+        TrialResultBody(name=item.name, delivered=item.error is None, error=item.error) for item in results
+    ]
+    return TrialBody(receiver=receiver, integrations=bodies)
 
 
 def note_body(note: NotificationLogEntry) -> NoteBody:

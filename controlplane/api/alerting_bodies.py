@@ -25,6 +25,13 @@ class AcknowledgeRequest(Input):
     actor: Person | None = None
 
 
+class TrialRequest(Input):
+    """`POST /receivers/try`."""
+
+    receiver: Text
+    actor: Person | None = None
+
+
 class SilenceRequest(Input):
     """A new silence: either `ends_at` or `duration_seconds`; without `starts_at` it begins now."""
 
@@ -167,6 +174,21 @@ class ReceiversBody(Body):
 
     problem: DeliveryProblemBody | None
     receivers: list[ReceiverBody]
+
+
+class TrialResultBody(Body):
+    """Outcome of a trial notification at one integration. `error`: null where the service accepted it."""
+
+    name: str
+    delivered: bool
+    error: str | None
+
+
+class TrialBody(Body):
+    """Outcome of a trial notification at each integration of a receiver."""
+
+    receiver: str
+    integrations: list[TrialResultBody]
 
 
 class OneAlertBody(Body):

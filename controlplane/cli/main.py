@@ -31,6 +31,7 @@ COMMANDS = {
     "retire": "controlplane.cli.actions:retire",
     "alerts": "controlplane.cli.alerts:alerts",
     "silence": "controlplane.cli.silences:silence",
+    "notify": "controlplane.cli.notify:notify",
     "rules": "controlplane.cli.rules:rules",
     "doctor": "controlplane.cli.checkpoints.doctor:doctor",
     "checkpoints": "controlplane.cli.checkpoints.listing:checkpoints",

@@ -178,6 +178,15 @@ def test_an_alert_comes_with_its_notifications(admin: httpx.Client, failed: Simu
     assert len(listed["notifications"]) == 1
 
 
+def test_a_trial_notification_reports_the_outcome_of_each_integration(admin: httpx.Client) -> None:
+    answer = admin.post("/api/v1/receivers/try", json={"receiver": "pager"})
+    assert answer.status_code == 200
+    (result,) = answer.json()["integrations"]
+    assert (result["name"], result["delivered"]) == ("pager/webhook[0]", False)
+    assert result["error"] and "hunter2" not in result["error"]
+    assert admin.post("/api/v1/receivers/try", json={"receiver": "nosuch"}).status_code == 404
+
+
 def test_an_alert_ends_and_stays_in_the_history(
     admin: httpx.Client, agent: SimulatedAgent, failed: SimulatedQuery
 ) -> None:

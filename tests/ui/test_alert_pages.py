@@ -156,6 +156,12 @@ def test_a_silence_is_prefilled_shows_what_it_covers_and_is_posted(app: AppTest,
     assert names(app) == ["QueryFailed", names(app)[1]]
 
 
+def test_the_link_of_a_notification_opens_a_silence_for_its_alert_once(app: AppTest, world: World) -> None:
+    on_alerts(app, alert=fingerprint(world, "LagGrowing"), silence="new")
+    assert 'alertname="LagGrowing"' in app.text_area(key="silence_matchers").value
+    assert "silence" not in app.query_params
+
+
 def test_a_silence_may_have_an_end_time(app: AppTest, world: World) -> None:
     on_alerts(app, view="silences")
     app.button(key="silence_new").click().run()

@@ -39,6 +39,13 @@ def open_dialog(kind: str, target: Json) -> None:
     st.session_state.update(fields | {"silence_comment": "", "acknowledge_comment": ""})
 
 
+def open_linked_silence(fingerprint: str) -> None:
+    """Open the dialog of a new silence for an alert, where it is known and the role permits it."""
+    alert = (cached_reads.alert(fingerprint).body or {}).get("alert")
+    if alert and selection.role_refusal(cached_reads.role()) is None:
+        open_dialog("silence", alert)
+
+
 def button(
     label: str, kind: str, target: Json, icon: str, refusal: str | None, primary: bool = False
 ) -> None:

@@ -71,5 +71,9 @@ def live(stamp: Any) -> None:
             views.draw_detail(wanted, snapshot)
 
 
+if st.query_params.get("silence") and (linked := st.query_params.get("alert")):
+    # The link of a notification: it opens the dialog once.
+    del st.query_params["silence"]
+    dialogs.open_linked_silence(linked)
 live(widgets.header("Alerts"))
 dialogs.draw()

@@ -21,6 +21,8 @@ from controlplane.api.alerting_bodies import (
     OneAlertBody,
     PastAlertsBody,
     ReceiversBody,
+    TrialBody,
+    TrialRequest,
 )
 from controlplane.api.deps import CallerDep, ControlPlaneDep, QueriedIdDep, body_of, body_schema, stretch
 from controlplane.api.routes.queries import Labels, Moment
@@ -32,6 +34,7 @@ DEFAULT_RANGE = 86400.0  # seconds
 Fingerprint = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="of the alert's labels")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 AcknowledgeRequestDep = Annotated[AcknowledgeRequest, Depends(body_of(AcknowledgeRequest))]
+TrialRequestDep = Annotated[TrialRequest, Depends(body_of(TrialRequest))]
 
 
 @router.get("/alerts", summary="Alerts, firing first")
@@ -106,3 +109,14 @@ def list_notifications(
 @router.get("/receivers", summary="Receivers of notifications, and whether they deliver")
 def list_receivers(plane: ControlPlaneDep) -> ReceiversBody:
     return alerting.receivers_body(plane.alerts.receivers(), plane.alerts.delivery_problem())
+
+
+@router.post(
+    "/receivers/try",
+    summary="Send a trial notification to a receiver",
+    openapi_extra=body_schema(TrialRequest),
+)
+def post_trial(plane: ControlPlaneDep, caller: CallerDep, body: TrialRequestDep) -> TrialBody:
+    """Waits for every integration of the receiver, and resolves the trial where it is notified of resolved alerts."""
+    results = plane.alerts.try_receiver(body.receiver, body.actor or caller.name, caller.name)
+    return alerting.trial_body(body.receiver, results)

@@ -209,3 +209,16 @@ def test_the_log_and_the_groups_show_what_was_reported(services: AlertingService
     (group,) = services.queries.groups(services.clock.now)
     assert (note.group_key, note.outcome) == (group.key, "sent")
     assert services.queries.notes(10, "0" * 16) == []
+
+
+def test_a_trial_reaches_a_receiver_and_is_in_the_audit_log(services: AlertingServices) -> None:
+    services.queries._book = replace(services.queries._book, receivers={"team": (services.hook,)})
+    (result,) = services.queries.try_receiver("team", "ann", "token")
+    assert (result.name, result.error) == ("hook", None)
+    assert [message.status for message in services.hook.messages] == ["firing", "resolved"]
+    assert recorded(services) == [("ann", "receiver.try")]
+    with pytest.raises(NotFound, match="there is no receiver 'nobody'; configured: "):
+        services.queries.try_receiver("nobody", "ann", "token")
+    services.queries._book = replace(services.queries._book, receivers={})
+    with pytest.raises(Conflict, match="no integration"):
+        services.queries.try_receiver("team", "ann", "token")

@@ -465,3 +465,37 @@ def test_a_flush_of_a_removed_group_does_nothing() -> None:
     team = Team(hook := Recorder("hook"))
     team.notifier.look(("{}:{}", "team"))
     assert (names(team), hook.messages, team.store.notes) == ([], [], [])
+
+
+def test_a_reload_keeps_the_timers_of_groups() -> None:
+    team = Team(hook := Recorder("hook"))
+    team.take(lag())
+    team.look(WAIT)
+    team.look(INTERVAL - 20)
+    team.notifier.replace(team.book)
+    team.take(lag(), replace(lag(), labels={**lag().labels, "query": "new"}))
+    team.look(10)
+    assert len(hook.messages) == 1  # the next message waits for the group's interval, as without a reload
+    team.look(10)
+    assert len(hook.messages) == 2
+
+
+def test_a_message_leads_to_query_and_silence_and_states_facts() -> None:
+    hook = Recorder("hook")
+    facts = {"Probable cause": "out of memory"}
+    notifier = Notifier(
+        book(receivers={"team": (hook,)}),
+        SilenceStates(),
+        Memory().keep,
+        "http://page",
+        clock := Clock(),
+        facts=lambda alert: facts,
+    )
+    about = replace(lag(), labels={**lag().labels, "query_id": "q/1"})
+    notifier.take([about])
+    clock.now += WAIT
+    notifier.look(notifier.groups()[0].name)
+    context = hook.messages[0].contexts[about.fingerprint]
+    assert context.query == "http://page/query?query_id=q%2F1"
+    assert context.silence == f"http://page/alerts?alert={about.fingerprint}&silence=new"
+    assert context.facts == facts
