@@ -7,8 +7,9 @@ no other. Each has its own state: where one fails, only that one is retried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from alerts import grouping
 from alerts.grouping import Group
@@ -16,6 +17,8 @@ from alerts.notify.reasons import Decision, NotificationState, Reason
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.stages import NotificationContext, NotificationOutcome, flush
 
+T = TypeVar("T")
+R = TypeVar("R")
 #: Last notification state by group key and receiver name.
 Log = Mapping[tuple[str, str], NotificationState]
 
@@ -40,10 +43,33 @@ def flush_group(
         outcome = _no_receiver(group, now)
         keep(outcome)
         return (outcome,)
-    if len(found) == 1:
-        return (notify(found[0]),)
-    with ThreadPoolExecutor(len(found), "notify") as threads:
-        return tuple(threads.map(notify, found))
+    return run_at_once(notify, found)
+
+
+def run_at_once(work: Callable[[T], R], items: Sequence[T]) -> tuple[R, ...]:
+    """The results of `work` for each item, each in a thread of its own; raises the first error.
+
+    The threads are daemons: a receiver that hangs must not keep the process from ending.
+    """
+    if len(items) == 1:
+        return (work(items[0]),)
+    results: dict[int, R] = {}
+    errors: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            results[number] = work(items[number])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(n,), name="notify", daemon=True) for n in range(len(items))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return tuple(results[number] for number in range(len(items)))
 
 
 def _no_receiver(group: Group, now: float) -> NotificationOutcome:

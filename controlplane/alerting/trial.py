@@ -7,10 +7,10 @@ notified of resolved alerts, the trial is resolved at once, so that no incident 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from alerts.errors import ReceiverError
+from alerts.notify.dispatch import run_at_once
 from alerts.notify.message import AlertContext, Message
 from alerts.notify.reasons import Reason
 from alerts.notify.receivers.base import Receiver
@@ -52,10 +52,7 @@ def trial_message(receiver: str, actor: str, page_url: str, now: float) -> Messa
 
 def send_trial(receivers: Sequence[Receiver], message: Message) -> tuple[TrialResult, ...]:
     """Send the message to each integration at the same time. Blocks for seconds."""
-    if not receivers:
-        return ()
-    with ThreadPoolExecutor(len(receivers), "trial") as threads:
-        return tuple(threads.map(lambda receiver: _tried(receiver, message), receivers))
+    return run_at_once(lambda receiver: _tried(receiver, message), receivers)
 
 
 def _tried(receiver: Receiver, message: Message) -> TrialResult:

@@ -14,7 +14,7 @@ from alerts.grouping import Group, Groups, add_alerts
 from alerts.inhibition import Inhibitor
 from alerts.notify import config
 from alerts.notify.catalogue import build
-from alerts.notify.dispatch import Log, after_flush, flush_group
+from alerts.notify.dispatch import Log, after_flush, flush_group, run_at_once
 from alerts.notify.message import Message
 from alerts.notify.reasons import NotificationState
 from alerts.notify.receivers.base import Receiver
@@ -246,3 +246,19 @@ def test_a_secret_file_that_cannot_be_used_is_reported(contents: dict[str, str],
 def test_a_template_that_nobody_defines_is_reported() -> None:
     with pytest.raises(ValueError, match=r"a/slack\[0\]: title: there is no template 'nosuch'"):
         receiver("slack", "{api_url: 'http://a/', title: '{{ template \"nosuch\" . }}'}")
+
+
+def test_work_that_fails_is_raised_and_the_rest_is_done() -> None:
+    done: list[int] = []
+
+    def work(number: int) -> int:
+        if number == 1:
+            raise ValueError("broken")
+        done.append(number)
+        return number
+
+    with pytest.raises(ValueError, match="broken"):
+        run_at_once(work, (0, 1, 2))
+    assert sorted(done) == [0, 2]
+    assert run_at_once(lambda number: number * 2, (3, 4)) == (6, 8)
+    assert run_at_once(lambda _: threading.current_thread().daemon, (1, 2)) == (True, True)
