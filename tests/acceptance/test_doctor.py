@@ -18,7 +18,9 @@ from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import CheckpointReport, RestartEffect, Severity
 from controlplane.checkpoints.survey import collect_survey
 from tests.checkpoint_cases import Case, cases, unpack
+from tests.served_s3 import ServedS3
 
+NOW = 1_795_160_000.0
 #: Cases whose checkpoint is not there any more: a start begins anew, and there is nothing to judge.
 GONE = {"checkpoint-deleted-sink-kept", "checkpoint-deleted-sink-kept__35"}
 #: Cases that only the modification time of the root folder reveals: the disk does not show whether the query had state.
@@ -40,10 +42,9 @@ def verdicts(unpacked: Path) -> dict[str, tuple[Case, CheckpointReport]]:
 
 
 def verdict_of(case: Case) -> CheckpointReport:
-    now = 1_795_160_000.0
     relocations = case.relocations
     held = collect_survey(
-        case.checkpoint, now, output=case.output, inputs=case.inputs, relocations=relocations
+        case.checkpoint, NOW, output=case.output, inputs=case.inputs, relocations=relocations
     )
     return analyze(held.checkpoint, case.target, output=held.output, inputs=held.inputs)
 
@@ -64,6 +65,27 @@ def test_what_fails_is_called_broken(verdicts: dict[str, tuple[Case, CheckpointR
         name for name, (case, v) in verdicts.items() if case.wanted == "broken" and v.verdict == "ok"
     }
     assert called_ok == set()
+
+
+@pytest.mark.long
+def test_a_checkpoint_on_s3_is_judged_as_on_the_disk(
+    verdicts: dict[str, tuple[Case, CheckpointReport]], s3: ServedS3
+) -> None:
+    """But for what only folders show: S3 has no empty ones, and no times of any."""
+    for name in sorted(verdicts.keys() - FROM_TIMES_ALONE - GONE)[::20]:
+        case, report = verdicts[name]
+        root = Path(case.checkpoint)
+        files = [path for path in root.rglob("*") if path.is_file()]
+        bucket = s3.bucket({f"ck/{path.relative_to(root)}": path.read_bytes() for path in files})
+        held = collect_survey(
+            f"s3a://{bucket}/ck", NOW, output=case.output, inputs=case.inputs, relocations=case.relocations
+        )
+        judged = analyze(held.checkpoint, case.target, output=held.output, inputs=held.inputs)
+        assert checks_of(judged) == checks_of(report), name
+
+
+def checks_of(report: CheckpointReport) -> tuple[str, set[str]]:
+    return report.verdict, {finding.check for finding in report.findings}
 
 
 def test_finding_based_on_file_times_gives_its_reason(
