@@ -18,8 +18,6 @@ EXCEPTION = "exception"
 SESSION_GONE = "session_gone"
 #: The kind of the failure of a query that ended with its driver.
 DRIVER_GONE_KIND = "driver-gone"
-#: The kind of a failure whose cause is the end of the Spark Connect session, see `failures.toml`.
-SESSION_GONE_KIND = "connect-session-gone"
 START_APPLICATION = "Start the application; a query cannot be started without its driver."
 _ORDERLY = {wire.SIGTERM: "by SIGTERM", wire.SIGINT: "by Ctrl-C"}
 
@@ -84,5 +82,4 @@ def driver_down(context: QueryContext) -> str | None:
         reason = agent.end_reason if agent is not None else None
         return reason if reason in wire.FAILED_REASONS else None
     failed = run.end is RunEnd.FAILED and not context.active
-    gone = failed and explain(run.failure_text or "", run.error_class).kind == SESSION_GONE_KIND
-    return SESSION_GONE if gone else None
+    return SESSION_GONE if failed and (run.failure_text or "").startswith(wire.SESSION_GONE) else None

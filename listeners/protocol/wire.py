@@ -36,6 +36,8 @@ RESULT_STATES = ("running", "succeeded", "failed", "refused")
 #: Spark Connect server accepts no connection, or a request has no answer yet.
 JVM_EXITED, SERVER_AWAY, NO_ANSWER = "jvm_exited", "server_away", "no_answer"
 OUTAGE_CAUSES = (JVM_EXITED, SERVER_AWAY, NO_ANSWER)
+#: How the failure of a run begins that ended with its Spark Connect session.
+SESSION_GONE = "the Spark Connect session is gone"
 #: Why the driver ended, as `reason` of app_ended, where a person or a scheduler ended it: by a signal to the
 #: program or to its JVM.
 SIGTERM, SIGINT = "sigterm", "sigint"

@@ -185,6 +185,7 @@ def test_killed_connect_server_is_one_page_and_the_programs_reconnection_is_seen
         wait_for(lambda: all_queries(deployment, "connect", lambda query: query["run_id"] not in before), 120)
         wait_for(lambda: all_queries(deployment, "connect", lambda query: query["status"] == "running"), 60)
         wait_for(lambda: alerts(deployment, "connect") == [], 60)
+        assert "alert QueryFailed" not in (deployment.directory / "server.log").read_text()
 
 
 def is_unreachable(query: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from listeners.protocol.errors import ConnectError, RunUnknown, SessionGone
-from listeners.protocol.wire import NO_ANSWER, SERVER_AWAY
+from listeners.protocol.wire import NO_ANSWER, SERVER_AWAY, SESSION_GONE
 
 ANSWER_SECONDS = 10.0
 #: For a setting or the version, which are read on the program's own thread while it attaches.
@@ -175,7 +175,7 @@ def _connect_error(error: Exception) -> ConnectError:
     if "STREAMING_QUERY_NOT_FOUND" in text or _UNKNOWN_RUN.search(text):
         return RunUnknown("the Spark Connect server does not know this run: " + short)
     if any(condition in text for condition in GONE) or "closed channel" in text:
-        return SessionGone("the Spark Connect session is gone: " + short)
+        return SessionGone(f"{SESSION_GONE}: {short}")
     return ConnectError("the Spark Connect server did not answer: " + short, _outage(error))
 
 

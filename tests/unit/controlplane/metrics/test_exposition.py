@@ -47,6 +47,8 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 OWN = ServerMetrics(
     events_stored=7, events_duplicate=2, events_rejected=1, commit_seconds=0.01, open_actions=1, agents=1
 )
+#: As the agent reports it; the condition inside is Spark's own.
+GONE = "the Spark Connect session is gone: [INVALID_HANDLE.SESSION_CHANGED] The handle x is invalid."
 RECORDED = DATA / "progress/spark-4.3.jsonl"
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -76,9 +78,7 @@ def scrape(*views: QueryView, **more: Any) -> Series:
         (
             {
                 "agent": agent(app_id="local-1"),
-                "run": run(
-                    ended_at=NOW - 5, end=RunEnd.FAILED, failure_text="the Spark Connect session is gone: x"
-                ),
+                "run": run(ended_at=NOW - 5, end=RunEnd.FAILED, failure_text=GONE),
                 "ended_by": "terminated",
             },
             "session_gone",
