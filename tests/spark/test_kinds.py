@@ -240,6 +240,27 @@ def test_a_real_time_query_without_a_source_for_it_fails_with_sparks_condition(b
     assert bench.facts(query)["trigger"] == "real_time"
 
 
+@long
+def test_a_real_time_query_over_a_source_for_it_is_reported_and_stopped(bench, spark):
+    """The wheel's only such source is in memory, for Spark's own tests."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql.classic.column import _to_seq
+
+    name = "org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream$"
+    companion = spark._jvm.java.lang.Class.forName(name).getField("MODULE$").get(None)
+    source = companion.apply(spark._jsparkSession, spark._jvm.org.apache.spark.sql.Encoders.INT())
+    source.addData(_to_seq(spark.sparkContext, [1, 2, 3]))
+    writer = bench.writer(DataFrame(source.toDF(), spark)).format("console").outputMode("update")
+    query = writer.trigger(realTime="5 seconds").start()
+    bench.await_batch(query)
+    report = bench.recorder.of_type("progress", runId=query.runId)[0]
+    assert (report["numInputRows"], report["batchId"]) == (3, 0)
+    facts = bench.facts(query)
+    assert (facts["trigger"], facts["triggerInterval"]) == ("real_time", 5.0)
+    bench.done("stop", query)
+    assert bench.await_end(query)["exception"] is None
+
+
 # -- sinks -------------------------------------------------------------------------------------------
 
 
