@@ -96,7 +96,7 @@ def check(folder: Path, seconds: float, *arguments: str) -> None:
         demo.close()
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_healthy_queries_stay_healthy_under_load(tmp_path: Path) -> None:
     only = (trouble.name for trouble in TROUBLES if trouble.is_healthy)
     check(tmp_path, 90, *(part for name in only for part in ("--only", name)))

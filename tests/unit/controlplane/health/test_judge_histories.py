@@ -82,8 +82,13 @@ def test_no_healthy_query_is_called_lost_stuck_or_failed() -> None:
     assert [false for seed in range(60) for false in false_verdicts(seed)] == []
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("first", range(1_000, 11_000, 1_000))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=pytest.mark.long if first == 1_000 else pytest.mark.soak)
+        for first in range(1_000, 11_000, 1_000)
+    ],
+)
 def test_no_healthy_query_of_ten_thousand_histories_is_called_lost_stuck_or_failed(first: int) -> None:
     assert [false for seed in range(first, first + 1_000) for false in false_verdicts(seed)] == []
 
@@ -146,11 +151,14 @@ def test_a_hanging_batch_is_reported_in_time() -> None:
     assert [missed for seed in range(5) for missed in missed_fault(seed, Fault.HANGS, max_delay=3.0)] == []
 
 
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "histories", [pytest.param(100, marks=pytest.mark.long), pytest.param(500, marks=pytest.mark.soak)]
+)
 @pytest.mark.parametrize("fault", [Fault.DISAPPEARS, Fault.DIES, Fault.FAILS, Fault.HANGS])
-def test_every_fault_of_five_hundred_histories_is_reported_in_time(fault: Fault) -> None:
+def test_every_fault_of_many_histories_is_reported_in_time(fault: Fault, histories: int) -> None:
     max_delay = 3.0 if fault is Fault.HANGS else None
-    assert [missed for seed in range(1_000, 1_500) for missed in missed_fault(seed, fault, max_delay)] == []
+    seeds = range(1_000, 1_000 + histories)
+    assert [missed for seed in seeds for missed in missed_fault(seed, fault, max_delay)] == []
 
 
 def test_a_fault_on_a_normal_machine_is_reported_within_two_minutes() -> None:
