@@ -67,7 +67,8 @@ def numbers(value: Any) -> Numbers:
     if not found:
         return NOTHING
     try:
-        if PLAIN.issuperset(map(type, found.values())):
+        # The sum shows an infinite value, which a number such as 1e400 becomes.
+        if PLAIN.issuperset(map(type, found.values())) and math.isfinite(sum(found.values())):
             return Numbers(found)  # the common case, many times faster than one by one
     except OverflowError:
         pass

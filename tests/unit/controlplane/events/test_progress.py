@@ -204,6 +204,7 @@ def test_numbers_are_a_mapping_like_any_other(values: dict[str, float]) -> None:
 def test_only_numbers_are_kept_of_custom_metrics() -> None:
     found = progress.numbers({"a": 1, "b": "2", "c": True, "d": None, "e": 2.5, "f": 10**400})
     assert dict(found) == {"a": 1.0, "e": 2.5}
+    assert dict(progress.numbers({"a": 1.0, "b": float("inf")})) == {"a": 1.0}
 
 
 def test_only_valid_facts_of_a_run_are_used() -> None:
