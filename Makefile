@@ -59,17 +59,20 @@ PYTEST = $(WITH_JAVA) $(BIN)/python -m pytest
 test: setup
 	@$(PYTEST) -n $(WORKERS) --dist loadfile $(TESTS)
 
-# pytest exits with 5 where it selects no test.
+# Only folders that have such tests: each worker collects all that it is given. pytest exits with 5 where it
+# selects no test.
+LONG := tests/acceptance tests/contract tests/spark tests/unit/controlplane/health tests/unit/controlplane/history \
+	tests/unit/controlplane/lake
 test-long: setup
-	@$(PYTEST) -m "long and not alone and not soak" -n $(WORKERS) --dist loadfile $(TESTS) || [ $$? -eq 5 ]
-	@$(PYTEST) -m "long and alone and not soak" $(TESTS) || [ $$? -eq 5 ]
+	@$(PYTEST) -m "long and not alone and not soak" -n $(WORKERS) --dist loadfile $(or $(TESTS),$(LONG)) || [ $$? -eq 5 ]
+	@$(PYTEST) -m "long and alone and not soak" $(or $(TESTS),tests/spark) || [ $$? -eq 5 ]
 
 test-soak: setup
 	@$(PYTEST) -m soak $(TESTS)
 
 # pytest alone would take the interpreter of .venv for every Spark: the tests find the others in .matrix/.
 test-matrix: setup $(patsubst %,.matrix/%/.ready,$(filter $(OLDER),$(MATRIX)))
-	@CONTROLPLANE_MATRIX="$(MATRIX)" $(PYTEST) -m matrix -n $(WORKERS) --dist loadfile $(TESTS)
+	@CONTROLPLANE_MATRIX="$(MATRIX)" $(PYTEST) -m matrix -n $(WORKERS) --dist loadfile $(or $(TESTS),tests/spark/matrix)
 
 .matrix/%/.ready: requirements/matrix-%.txt requirements/build.txt | setup
 	@echo "matrix: PySpark $* in .matrix/$* (about 350 MB to fetch)"

@@ -436,3 +436,13 @@ def test_the_lock_files_pin_every_package_by_hash_and_name_no_private_index() ->
         assert pins
         assert all("--hash=sha256:" in pin for pin in pins)
         assert not re.search(r"file:|^-i |--(?:extra-)?index-url|--find-links|^/", text, re.M)
+
+
+def test_make_test_long_is_given_every_folder_with_long_tests() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", "")
+    folders = next(line for line in text.splitlines() if line.startswith("LONG :=")).split()[2:]
+    marked = [
+        path for path in (ROOT / "tests").rglob("test_*.py") if "pytest.mark.long" in path.read_text("utf-8")
+    ]
+    others = [p for p in marked if not any(p.is_relative_to(ROOT / folder) for folder in folders)]
+    assert [path for path in others if path != Path(__file__)] == []
