@@ -6,7 +6,6 @@ whether it counts.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -34,7 +33,7 @@ def _reported(heartbeat: Mapping[str, Any]) -> Outage | None:
     seconds, cause = found.get("seconds"), found.get("cause")
     if cause not in wire.OUTAGE_CAUSES or isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
-    if not math.isfinite(seconds) or seconds < 0:
-        return None
     seen_at, detail = float(heartbeat["at"]), progress.text(found.get("detail"), MAX_DETAIL_CHARS)
+    if not 0 <= seconds <= seen_at:  # also false for NaN; compares integers too large for a float
+        return None
     return Outage(str(cause), seen_at - seconds, detail, seen_at)

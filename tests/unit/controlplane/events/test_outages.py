@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ def test_outage_began_so_many_seconds_before_the_heartbeat() -> None:
 def test_poll_after_the_heartbeat_shows_that_spark_answers() -> None:
     assert outage_of(AWAY, BEGIN - 1) is not None
     assert outage_of(AWAY, BEGIN + 1) is None
+
+
+@pytest.mark.parametrize("seconds", [10**400, 1e300, math.nan, math.inf, True])
+def test_duration_that_does_not_fit_before_the_heartbeat_is_no_outage(seconds: float) -> None:
+    assert outage_of({**AWAY, "seconds": seconds}) is None
 
 
 @pytest.mark.parametrize(
