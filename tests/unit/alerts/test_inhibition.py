@@ -108,6 +108,13 @@ def test_alerts_of_two_applications_of_one_spark_connect_server_are_one_notifica
     assert sorted(len(group.alerts) for group in groups) == [1, 2]
 
 
+def test_failed_drivers_of_two_applications_are_two_notifications() -> None:
+    assert SHIPPED is not None
+    found = [alert("DriverFailed", layer="driver", app=app, severity="critical") for app in ("shop", "web")]
+    groups = add_alerts({}, found, SHIPPED.route).values()
+    assert [len(group.alerts) for group in groups] == [1, 1]
+
+
 def test_an_alert_of_every_source_must_fire() -> None:
     loaded, errors = config.load("""
 route: {receiver: a}
