@@ -34,6 +34,9 @@ from alerts.yaml.tree import DocumentError
 
 MAX_STEPS = 10_000
 MAX_OUTPUT = 65_536
+#: Characters and elements of a value that a function returns.
+MAX_TEXT = 1_048_576
+MAX_ELEMENTS = 100_000
 #: Templates that include each other.
 MAX_INCLUSIONS = 40
 Functions = Mapping[str, Callable[..., Any]]
@@ -287,6 +290,10 @@ def _elements(value: Any) -> list[tuple[Any, Any]]:
 
 def _called(name: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     try:
-        return function(*arguments)
+        value = function(*arguments)
     except (TypeError, IndexError, AttributeError, KeyError) as error:
         raise ValueError(f"{name} cannot take these arguments ({error})") from None
+    limit = MAX_TEXT if isinstance(value, str) else MAX_ELEMENTS
+    if isinstance(value, str | list | tuple) and len(value) > limit:
+        raise ValueError("a value is too long")
+    return value

@@ -190,6 +190,12 @@ def test_a_template_can_neither_run_for_ever_nor_grow_without_end() -> None:
     assert time.process_time() - began < 2
 
 
+def test_a_text_that_doubles_in_a_loop_is_an_error() -> None:
+    doubled = '{{ $x := "a" }}{{ range 22 }}{{ $x = printf "%s%s" $x $x }}{{ end }}{{ len $x }}'
+    assert expand(doubled.replace("22", "20"), {}, 1.0) == "1048576"
+    assert "a value is too long" in expand(doubled, {}, 1.0)
+
+
 PIECES = [
     "{{",
     "}}",
