@@ -367,7 +367,8 @@ def _agent_facts(
 
 def _host_facts(host: HostLoad | None) -> Iterator[tuple[str, Mapping[str, str], float | None]]:
     if host is not None:
-        yield "driver_host_overloaded", NONE, overload(host) is not None
+        if not host.of_client:  # the driver runs elsewhere
+            yield "driver_host_overloaded", NONE, overload(host) is not None
         yield from ((metric, NONE, getattr(host, figure)) for metric, figure in HOST_FIGURES.items())
 
 

@@ -370,6 +370,12 @@ def test_the_load_of_the_host_is_exposed_with_its_verdict() -> None:
     assert "spark_streaming_driver_memory_pressure_ratio" not in names(series)
 
 
+def test_the_host_of_a_connect_client_has_no_verdict_on_the_driver() -> None:
+    reported = {"at": NOW, "hostLoad": {"load": 40, "cpus": 2, "of": "client"}}
+    series = scrape(view(agent=agent()), heartbeat_of=lambda _: reported)
+    assert "spark_streaming_driver_host_overloaded" not in names(series)
+
+
 def test_an_agent_that_sends_nonsense_in_its_heartbeat_is_reported_without_it() -> None:
     odd: Agent = agent(dropped={"x": math.nan})
     series = scrape(view(agent=odd), heartbeat_of=lambda _: {"callback": "x", "executors": True})
