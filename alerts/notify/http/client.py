@@ -101,6 +101,8 @@ class HttpClient:
                 cause = str(error) or type(error).__name__
                 reason = f"{redacted_url(url)} could not be reached: {cause[:200]}"
                 raise ReceiverError(reason, retryable=True) from None
+            except ValueError:  # its text contains the value, which may be a secret
+                raise ReceiverError("invalid header or URL", retryable=False) from None
 
     def _is_forwarded(self, parts: SplitResult) -> bool:
         return parts.scheme == "http" and self.proxy.proxy_of(parts) is not None

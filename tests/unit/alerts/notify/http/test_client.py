@@ -159,5 +159,12 @@ def test_an_invalid_retry_after_is_ignored(value: str) -> None:
     assert caught.value.retry_after is None
 
 
+def test_an_invalid_header_is_a_permanent_error_that_does_not_show_it() -> None:
+    with serving(ok) as api, pytest.raises(ReceiverError) as caught:
+        HttpClient(headers={"Authorization": "Bearer s3cret\nx"}).request("POST", api.url, b"")
+    assert not caught.value.retryable
+    assert str(caught.value) == "invalid header or URL"
+
+
 def test_a_client_shows_none_of_its_headers() -> None:
     assert "s3cret" not in repr(HttpClient(headers={"Authorization": "s3cret"}))
