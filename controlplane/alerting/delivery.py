@@ -73,7 +73,7 @@ def problem(book: Rulebook, failures: Mapping[str, DeliveryFailure]) -> Delivery
     routed = [receiver for receiver in receivers(book, failures) if receiver.routed]
     integrations = [integration for receiver in routed for integration in receiver.integrations]
     if not integrations:
-        return DeliveryProblem(_no_webhook([receiver.name for receiver in routed]), _configure(book))
+        return DeliveryProblem(_no_integration([receiver.name for receiver in routed]), _configure(book))
     failed = {i.name: i.failure for i in integrations if i.failure is not None}
     if not failed:
         return None
@@ -85,13 +85,14 @@ def problem(book: Rulebook, failures: Mapping[str, DeliveryFailure]) -> Delivery
     )
 
 
-def _no_webhook(names: list[str]) -> str:
+def _no_integration(names: list[str]) -> str:
     listed = ", ".join(sorted(names))
     subject = f"receiver {listed} has" if len(names) == 1 else f"receivers {listed} have"
-    return f"Nobody is notified of alerts: the {subject} no webhook"
+    return f"Nobody is notified of alerts: the {subject} no integration"
 
 
 def _configure(book: Rulebook) -> str:
     if book.notify is None:
         return HOW_TO_CONFIGURE
-    return f"Add webhook_configs to a receiver in {book.notify}. The server reloads the file by itself."
+    added = "Add an integration, for example webhook_configs or slack_configs, to a receiver"
+    return f"{added} in {book.notify}. The server reloads the file by itself."

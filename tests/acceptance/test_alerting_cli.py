@@ -58,7 +58,7 @@ def test_alerts_are_a_table_or_json(cli: Cli, failed: SimulatedQuery) -> None:
     result = cli("alerts", "--query", str(failed.name))
     assert (result.code, result.err.count("\n")) == (0, 1)
     assert result.err.startswith(
-        "Nobody is notified of alerts: the receiver default has no webhook. Start the server with"
+        "Nobody is notified of alerts: the receiver default has no integration. Start the server with"
     )
     head, first, second = result.out.splitlines()
     assert head.startswith("STATE")

@@ -56,7 +56,7 @@ def test_one_command_starts_both_and_ctrl_c_leaves_nothing(tmp_path: Path) -> No
         printed = process.stdout.read()
         assert f"http://127.0.0.1:{ports[0]}" in printed
         assert f"http://127.0.0.1:{ports[1]}" in printed
-        assert "alerts     Nobody is notified of alerts: the receiver default has no webhook." in printed
+        assert "alerts     Nobody is notified of alerts: the receiver default has no integration." in printed
         assert eventually(lambda: not any(alive(child) for child in children))
         assert not any(answers(f"http://127.0.0.1:{port}/") for port in ports)
     finally:

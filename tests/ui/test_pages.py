@@ -47,7 +47,7 @@ def test_every_page_has_a_banner_while_nobody_is_notified(app: AppTest, world: W
     app.run()
     assert not app.error
     world.alerting.delivery_problem = {
-        "summary": "Nobody is notified of alerts: the receiver default has no webhook",
+        "summary": "Nobody is notified of alerts: the receiver default has no integration",
         "remedy": "Start the server with --webhook URL.",
     }
     cached_reads.clear()

@@ -59,7 +59,7 @@ def notified(alert: Json, silences: Mapping[str, Json], now: float) -> str:
     if not (receivers := ", ".join(one_line(receiver) for receiver in alert.get("receivers") or ())):
         return "Not notified: no receiver is configured."
     if not alert.get("deliverable", True):
-        return f"Not notified: {receivers} has no webhook."
+        return f"Not notified: {receivers} has no integration."
     return f"{receivers}, once it fires" if alert.get("state") == "pending" else f"Not yet: {receivers}"
 
 

@@ -28,7 +28,7 @@ def routed(**receivers: tuple[Receiver, ...]) -> Rulebook:
 def test_without_any_webhook_nobody_is_notified_and_the_options_are_named() -> None:
     found = delivery.problem(routed(), {})
     assert found is not None
-    assert found.summary == "Nobody is notified of alerts: the receivers pager, team have no webhook"
+    assert found.summary == "Nobody is notified of alerts: the receivers pager, team have no integration"
     assert "--webhook URL" in found.remedy and "--notify FILE" in found.remedy
 
 
@@ -39,7 +39,8 @@ def test_a_webhook_that_no_route_leads_to_changes_nothing() -> None:
 def test_with_a_configuration_file_the_file_is_named() -> None:
     found = delivery.problem(replace(routed(), notify=Path("/etc/notify.yaml")), {})
     assert found is not None
-    assert found.remedy.startswith("Add webhook_configs to a receiver in /etc/notify.yaml.")
+    added = "Add an integration, for example webhook_configs or slack_configs, to a receiver"
+    assert found.remedy.startswith(f"{added} in /etc/notify.yaml.")
 
 
 def test_one_receiver_without_webhooks_discards_on_purpose() -> None:

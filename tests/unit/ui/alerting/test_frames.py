@@ -32,7 +32,7 @@ def test_unknown_values_of_an_alert_are_missing_and_not_zero() -> None:
 
 def test_an_alert_whose_receiver_has_no_webhook_is_not_announced_as_pending() -> None:
     row = frames.alerts([factories.alert(notified=None, deliverable=False)], {}, NOW).iloc[0]
-    assert row["notified"] == "Not notified: on-call has no webhook."
+    assert row["notified"] == "Not notified: on-call has no integration."
 
 
 def test_a_suppressed_alert_names_the_silence_its_creator_and_the_inhibiting_alert() -> None:
