@@ -83,6 +83,8 @@ class SigtermReport:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _handle(self, number: int, frame: Any) -> None:
+        if signal.getsignal(number) != self._handle:
+            return  # called by the program's own handler, which decides whether the program ends
         signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
         if os.getpid() == self._process:
             with suppress(Exception):  # the process must end all the same

@@ -116,6 +116,12 @@ def test_handler_that_the_program_sets_later_stays() -> None:
     assert ended(f"{own}\n{WAIT}") == (7, "")
 
 
+def test_handler_of_the_program_that_calls_the_previous_one_decides_how_the_program_ends() -> None:
+    own = "def end(*signal):\n    previous(*signal)\n    print('own', flush=True)\n    os._exit(7)"
+    chained = f"report.install()\n{own}\nprevious = signal.signal(signal.SIGTERM, end)"
+    assert ended(f"{chained}\n{WAIT}") == (7, "own\n")
+
+
 def test_removed_report_leaves_the_default() -> None:
     assert ended(f"report.install()\nreport.remove()\n{WAIT}") == (-signal.SIGTERM, "")
 
