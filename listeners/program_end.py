@@ -86,8 +86,16 @@ class SigtermReport:
         if signal.getsignal(number) != self._handle:
             return  # called by the program's own handler, which decides whether the program ends
         signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
-        if os.getpid() == self._process:
-            with suppress(Exception):  # the process must end all the same
-                # On another thread: the main thread may hold a lock that the report needs.
-                run_with_timeout(self._report, REPORT_SECONDS)
-        os.kill(os.getpid(), number)
+        try:
+            if os.getpid() == self._process:
+                with suppress(Exception):  # the process must end all the same
+                    # On another thread: the main thread may hold a lock that the report needs.
+                    run_with_timeout(self._report, REPORT_SECONDS)
+        finally:  # Ctrl-C may interrupt the wait
+            _end_process(number)
+
+
+def _end_process(number: int) -> None:
+    if os.getpid() == 1:  # for the first process of a container the kernel discards a signal without a handler
+        os._exit(128 + number)
+    os.kill(os.getpid(), number)

@@ -122,6 +122,18 @@ def test_handler_of_the_program_that_calls_the_previous_one_decides_how_the_prog
     assert ended(f"{chained}\n{WAIT}") == (7, "own\n")
 
 
+def test_first_process_of_a_container_ends_though_the_kernel_discards_its_signal() -> None:
+    first = "os.getpid, os.kill = lambda: 1, lambda *signal: None\nreport.install()"
+    assert ended(f"{first}\n{WAIT}") == (128 + signal.SIGTERM, "reported\n")
+
+
+def test_ctrl_c_during_the_report_does_not_keep_the_process() -> None:
+    interrupted = "report._report = lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(60))"
+    survived = "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('survived', flush=True)"
+    program = f"{interrupted}\nreport.install()\nprint('ready', flush=True)\n{survived}"
+    assert ended(program) == (-signal.SIGTERM, "")
+
+
 def test_removed_report_leaves_the_default() -> None:
     assert ended(f"report.install()\nreport.remove()\n{WAIT}") == (-signal.SIGTERM, "")
 
