@@ -28,9 +28,12 @@ class Orphan(NamedTuple):
     owner: Mapping[str, object]
 
 
-def orphans(root: Path, server: str | None) -> Iterator[Orphan]:
-    """Orphaned spools under `root` for this server, or for any if None, oldest first. Close each."""
-    for directory in _directories(root):
+def orphans(root: Path, server: str | None, app: object = None) -> Iterator[Orphan]:
+    """Orphaned spools under `root` for this server, or for any if None, oldest first. Close each.
+
+    Those of the application `app` come before the others.
+    """
+    for directory in sorted(_directories(root), key=lambda path: (_owner_of(path) or {}).get("app") != app):
         owner = _owner_of(directory)
         if owner is not None and (server is None or owner.get("server") == server):
             spool = _open_spool(directory)

@@ -17,7 +17,7 @@ from listeners.delivery import orphans
 from listeners.delivery.segments import Record
 from listeners.delivery.spool import Queue, Spool
 from listeners.delivery.transport import Transport
-from listeners.protocol.errors import NotAccepted, TooLarge, TransportError
+from listeners.protocol.errors import TooLarge, TransportError
 
 BATCH_EVENTS = 500
 BATCH_BYTES = 4 * 1024 * 1024
@@ -52,26 +52,27 @@ class EventSender:
     ) -> bool:
         """Deliver the events of dead processes of the same server under their own agent ids.
 
-        Losses that they could not report are reported by this agent. What the server rejects of another
-        application stays for an agent of that application, whose token may be bound to it. False if `until`
-        passed first.
+        Losses that they could not report are reported by this agent. Its own application comes first. Where
+        the server refuses the events of another one, they stay for an agent of that application, whose token
+        may be bound to it. False if `until` passed first.
         """
-        for orphan in orphans.orphans(root, owner.get("server")):
+        app = owner.get("app")
+        for orphan in orphans.orphans(root, owner.get("server"), app):
             try:
-                self.deliver(orphan.spool, timeout, until, orphan.owner.get("app") == owner.get("app"))
-            except NotAccepted as error:
+                self.deliver(orphan.spool, timeout, until)
+            except TransportError as error:
+                if orphan.owner.get("app") == app:
+                    raise
                 self._warn("adopt", f"events of {orphan.owner.get('app')} are kept: {error}")
             if time.monotonic() >= until:
                 return False
         return True
 
-    def deliver(
-        self, orphan: Spool, timeout: float = 10.0, until: float = math.inf, drop_rejected: bool = False
-    ) -> None:
-        """Deliver an orphan and release it. NotAccepted if the server rejects an event that may be kept."""
+    def deliver(self, orphan: Spool, timeout: float = 10.0, until: float = math.inf) -> None:
+        """Deliver an orphan and release it. TransportError if the server does not accept its events now."""
         losses = collections.Counter(orphan.saved_losses())
         try:
-            self._drain(orphan, timeout, until, drop_rejected)
+            self._drain(orphan, timeout, until)
         finally:
             losses.update(orphan.lost)
             self._release_orphan(orphan, losses)
@@ -86,7 +87,7 @@ class EventSender:
             self.lost[reason] += count
         orphan.close(remove=True)
 
-    def _drain(self, queue: Queue, timeout: float, until: float, drop_rejected: bool = True) -> None:
+    def _drain(self, queue: Queue, timeout: float, until: float) -> None:
         max_events = BATCH_EVENTS
         while (left := until - time.monotonic()) > 0:
             with self._lock:
@@ -94,7 +95,7 @@ class EventSender:
             if not batch:
                 return
             try:
-                self._send(batch, min(timeout, left), drop_rejected)
+                self._send(batch, min(timeout, left))
                 max_events = min(BATCH_EVENTS, max_events * 2)
             except TooLarge as error:
                 # Only 413 is caused by the events. Any other refusal (a proxy's 400, a token, an address) can
@@ -106,10 +107,8 @@ class EventSender:
             with self._lock:
                 queue.acknowledge(batch[-1][0])
 
-    def _send(self, batch: list[Record], timeout: float, drop_rejected: bool) -> None:
+    def _send(self, batch: list[Record], timeout: float) -> None:
         answer = self._transport.send([line for _, line in batch], timeout)
-        if answer.rejected and not drop_rejected:
-            raise NotAccepted(f"the server rejected {answer.rejected} of {len(batch)}: {answer.why}")
         if answer.rejected:  # what is not stored by now never will be
             rejected = min(answer.rejected, len(batch))
             self._count_lost("rejected", rejected, f"{rejected} events were rejected: {answer.why}")

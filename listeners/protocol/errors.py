@@ -4,7 +4,6 @@ AgentError
 ├── WireError              a line or a document does not match the wire format (final)
 ├── TransportError         the server did not accept a request; `retryable`: a retry may succeed
 │   └── TooLarge           the batch must be split (HTTP 413)
-├── NotAccepted            the server rejected events of another process (they are kept)
 ├── SpoolError             the disk queue cannot be used (retryable: the disk may recover)
 ├── FilesError             Hadoop's file system returned an error; `gone`: the path does not exist
 ├── ConnectError           a Spark Connect server did not answer as expected (retryable)
@@ -39,10 +38,6 @@ class TransportError(AgentError):
 
 class TooLarge(TransportError):
     """HTTP 413: the same events may pass in two requests."""
-
-
-class NotAccepted(AgentError):
-    """The server rejected events of another process, which stay in its spool; the message quotes it."""
 
 
 class SpoolError(AgentError):

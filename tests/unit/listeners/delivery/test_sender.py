@@ -1,5 +1,6 @@
 """The sender: acknowledged events are deleted, rejected events counted, orphans delivered."""
 
+import os
 import threading
 import time
 
@@ -101,18 +102,26 @@ def test_orphans_are_delivered_and_deleted_or_kept_for_later(tmp_path):
     assert server.lines == [b"seven"] and not (tmp_path / "dead").exists()
 
 
-def test_orphan_of_another_application_is_adopted_unless_the_server_rejects_it(tmp_path):
-    left_behind(tmp_path, owner=dict(OWNER, app="clicks"))
+def test_refused_orphan_of_another_application_is_kept_and_does_not_stop_the_others(tmp_path):
+    left_behind(tmp_path, "first", lines=(b"clicks",), owner=dict(OWNER, app="clicks"))
     left_behind(tmp_path, "own")
-    warned, bound = [], Server(rejects=1)
+    left_behind(tmp_path, "last", lines=(b"views",), owner=dict(OWNER, app="views"))
+    for place, name in enumerate(("first", "own", "last")):
+        for path in (*(tmp_path / name).glob("*"), tmp_path / name):
+            os.utime(path, (place, place))
+    warned = []
+    bound = Server(lambda lines: TransportError("403") if lines == [b"clicks"] else None)
     sender = EventSender(bound, queue(), threading.Lock(), lambda *warning: warned.append(warning))
     assert sender.adopt(tmp_path, OWNER)
-    assert sender.lost == {"rejected": 1}  # of its own application: they are lost for good
-    assert [spool.directory.name for spool in closed(orphans(tmp_path, None))] == ["dead"]
-    assert any(kind == "adopt" and "clicks are kept" in text for kind, text in warned)
-    server = Server()
-    assert EventSender(server, queue(), threading.Lock()).adopt(tmp_path, OWNER)
-    assert server.lines == [b"seven"] and not (tmp_path / "dead").exists()
+    assert bound.lines == [b"seven", b"views"] and warned == [("adopt", "events of clicks are kept: 403")]
+    assert [spool.directory.name for spool in closed(orphans(tmp_path, None))] == ["first"]
+
+
+def test_malformed_events_of_another_application_do_not_keep_its_orphan(tmp_path):
+    left_behind(tmp_path, owner=dict(OWNER, app="clicks"))
+    sender = EventSender(Server(rejects=1), queue(), threading.Lock())
+    assert sender.adopt(tmp_path, OWNER)
+    assert sender.lost == {"rejected": 1} and not (tmp_path / "dead").exists()
 
 
 def test_losses_of_an_orphan_are_reported_once_by_its_adopter(tmp_path):
