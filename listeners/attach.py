@@ -25,8 +25,6 @@ from listeners.spark.guard import guarded
 
 log = logging.getLogger("controlplane.agent")
 
-DEFAULT_SERVER = "http://127.0.0.1:8420"
-
 
 class NotAttached:
     """Stand-in returned when attaching failed, so that the program needs no second code path. It is falsy.
@@ -111,7 +109,7 @@ def _attach(spark: Any, server: Any, app: Any, labels: Any, token: Any, actions:
         if _current is None:
             made = Attachment(
                 session,
-                server or os.environ.get("CONTROLPLANE_URL") or DEFAULT_SERVER,
+                server or os.environ.get("CONTROLPLANE_URL") or environment.DEFAULT_SERVER,
                 app or os.environ.get("CONTROLPLANE_APP"),
                 environment.checked_labels(
                     labels

@@ -18,6 +18,8 @@ from listeners.protocol.errors import AgentError
 log = logging.getLogger("controlplane.agent")
 
 AGENT_VERSION = "0.1.0"
+#: The server without `CONTROLPLANE_URL`.
+DEFAULT_SERVER = "http://127.0.0.1:8420"
 
 
 def process_facts(actions: str) -> dict[str, Any]:

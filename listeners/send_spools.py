@@ -1,7 +1,8 @@
 """Deliver the spools that ended drivers left in a directory: `python -m listeners.send_spools [DIR]`.
 
-Each goes to the server that its driver reported to, or to `--server`. For hosts on which no agent runs any more,
-and for volumes of pods that have ended. `controlplane spool send` calls it.
+The server is `--server`, or else CONTROLPLANE_URL. A spool whose driver reported to another server is kept unless
+`--server` is given: whoever can write to the directory must not choose where the token goes. For hosts on which no
+agent runs any more, and for volumes of pods that have ended. `controlplane spool send` calls it.
 """
 
 from __future__ import annotations
@@ -41,24 +42,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="controlplane spool send", description=__doc__)
     parser.add_argument("directory", nargs="?", type=Path, help="default: the spool directory of this user")
-    parser.add_argument("--server", metavar="URL", help="default: the server that each driver reported to")
+    parser.add_argument("--server", metavar="URL", help="default: CONTROLPLANE_URL, else the local server")
     return parser.parse_args(arguments)
 
 
 def _deliver(orphan: orphans.Orphan, server: str | None) -> bool:
     """Deliver one spool and print the outcome; False if it is kept."""
-    spool, events = orphan.spool, orphan.spool.events
+    spool, events, earlier = orphan.spool, orphan.spool.events, orphan.spool.saved_losses()
     named = f"{orphan.owner.get('app')} (agent {spool.directory.name[:8]})"
     try:
-        transport = _transport(server or str(orphan.owner.get("server")))
-        EventSender(transport, spool, threading.Lock(), lambda kind, message: None).deliver(spool)
+        transport = _transport(server or _trusted_server(orphan.owner.get("server")))
+        sender = EventSender(transport, spool, threading.Lock(), lambda kind, message: None)
+        sender.deliver(spool)
     except AgentError as error:
         spool.close()
         print(f"{named}: {events} events kept: {error}", file=sys.stderr)
         return False
+    dropped = sum(sender.lost.get(why, 0) - earlier.get(why, 0) for why in ("rejected", "too_large"))
     if events:
-        print(f"{named}: {events} events delivered")
+        malformed = f", {dropped} dropped that the server rejects" if dropped else ""
+        print(f"{named}: {events - dropped} events delivered{malformed}")
     return True
+
+
+def _trusted_server(owner_server: object) -> str:
+    """The server of this environment. AgentError if the driver reported to another one."""
+    trusted = os.environ.get("CONTROLPLANE_URL") or environment.DEFAULT_SERVER
+    if owner_server != trusted:
+        raise AgentError(
+            f"the driver reported to {owner_server}; to send them there pass --server {owner_server}"
+        )
+    return trusted
 
 
 def _transport(server: str) -> Transport:

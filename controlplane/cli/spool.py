@@ -26,7 +26,7 @@ def spool() -> None:
 def send(directory: Path | None, url: str | None, data_dir: Path | None) -> None:
     """Deliver the spools of ended drivers in DIRECTORY; default: the spool directory of this user.
 
-    Each goes to the server that its driver reported to, or to --server.
+    The server is --server, or else CONTROLPLANE_URL. Spools for another server are kept unless --server is given.
     """
     environment = dict(os.environ)
     if not environment.get("CONTROLPLANE_TOKEN") and not environment.get("CONTROLPLANE_TOKEN_FILE"):

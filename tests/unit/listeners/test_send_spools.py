@@ -6,6 +6,7 @@ import pytest
 
 from listeners import send_spools
 from listeners.delivery.spool import Spool
+from listeners.delivery.transport import ServerAcknowledgement
 
 DEAD = "11111111-1111-1111-1111-111111111111"
 
@@ -17,7 +18,10 @@ def left_behind(root, server, agent=DEAD, app="orders"):
     return spool
 
 
-def test_spool_of_an_ended_driver_is_delivered_to_its_server_and_deleted(recorder, tmp_path, capsys):
+def test_spool_of_an_ended_driver_is_delivered_to_its_server_and_deleted(
+    recorder, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("CONTROLPLANE_URL", recorder.url)
     left_behind(tmp_path, recorder.url).close()
     assert send_spools.main([str(tmp_path)]) == 0
     assert recorder.of_type("app_ended") == [{"reason": "exit"}]
@@ -33,7 +37,33 @@ def test_spool_goes_to_another_server_where_one_is_named(recorder, tmp_path):
     assert recorder.of_type("app_ended")
 
 
-def test_spool_that_cannot_be_delivered_is_kept(tmp_path, capsys):
+def test_malformed_event_is_dropped_and_told(tmp_path, capsys, monkeypatch):
+    class Rejecting:
+        def send(self, lines, timeout):
+            return ServerAcknowledgement(1, 1, "not an event")
+
+    monkeypatch.setattr(send_spools, "HttpTransport", lambda *arguments: Rejecting())
+    spool = left_behind(tmp_path, send_spools.environment.DEFAULT_SERVER)
+    spool.save_losses({"rejected": 5})
+    spool.close()
+    assert send_spools.main([str(tmp_path)]) == 0
+    assert "0 events delivered, 1 dropped that the server rejects" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_token_never_goes_to_a_server_that_only_the_spool_names(recorder, tmp_path, capsys, folder):
+    named = f"file://{tmp_path / 'landing'}" if folder else recorder.url
+    (tmp_path / "landing").mkdir()
+    left_behind(tmp_path, named).close()
+    assert send_spools.main([str(tmp_path)]) == 1
+    assert f"1 events kept: the driver reported to {named}" in (told := capsys.readouterr().err)
+    assert f"pass --server {named}" in told
+    assert recorder.of_type("app_ended") == [] and not list((tmp_path / "landing").iterdir())
+
+
+def test_spool_that_cannot_be_delivered_is_kept(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("CONTROLPLANE_URL", "http://127.0.0.1:9")
     left_behind(tmp_path, "http://127.0.0.1:9").close()
     assert send_spools.main([str(tmp_path)]) == 1
     assert "1 events kept: no answer from http://127.0.0.1:9" in capsys.readouterr().err
@@ -56,3 +86,4 @@ def test_missing_directory_is_an_error_of_the_user(tmp_path, capsys):
 @pytest.fixture(autouse=True)
 def token(monkeypatch):
     monkeypatch.setenv("CONTROLPLANE_TOKEN", "t")
+    monkeypatch.delenv("CONTROLPLANE_URL", raising=False)
