@@ -31,10 +31,10 @@ from listeners.queries import preflight
 from listeners.queries.hooks import Hooks
 from listeners.queries.prober import Prober
 from listeners.queries.registry import RegisteredQuery, Registry
-from listeners.queries.termination_wait import TerminationWait, run_with_timeout
+from listeners.queries.termination_wait import TerminationWait
 from listeners.spark import causes
 from listeners.spark.engine import Engine, Start
-from listeners.spark.guard import guarded
+from listeners.spark.guard import guarded, run_with_timeout
 from listeners.spark.listener import RawListener
 from listeners.spark.sessions import engine_of
 

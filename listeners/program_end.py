@@ -15,11 +15,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Callable, Optional, Protocol
 
-from listeners.queries.termination_wait import run_with_timeout
 from listeners.spark import causes
+from listeners.spark.guard import REPORT_SECONDS, run_with_timeout
 
-#: How long SIGTERM may be delayed; a pod's grace period is 30 s, and rarely below 5 s.
-REPORT_SECONDS = 3.0
 #: Limit for reading a failure's text from Spark while the program is ending.
 EXCEPTION_TEXT_SECONDS = 1.0
 

@@ -9,24 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from typing import Callable
 
 from listeners.spark.engine import SparkRun
+from listeners.spark.guard import run_with_timeout
 
 #: Maximum wait; later events are not sent.
 WAIT_SECONDS = 0.5
 MAX_RUNS = 1000
-
-
-def run_with_timeout(act: Callable[[], None], seconds: float) -> bool:
-    """Run `act` on another thread for at most `seconds`, so that a hanging JVM cannot block the program.
-
-    True if it has finished. RuntimeError if the interpreter is exiting and starts no more threads (3.12).
-    """
-    thread = threading.Thread(target=act, name="controlplane-aside", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return not thread.is_alive()
 
 
 class TerminationWait:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Callable
 
 from listeners.protocol.wire import SIGINT, SIGTERM
-from listeners.spark.guard import guarded
+from listeners.spark.guard import REPORT_SECONDS, guarded, run_with_timeout
 
 #: The JVM runs its shutdown hooks from a thread of this name; at an exit of its own there is none.
 _HANDLERS = re.compile(r"\bSIG(TERM|INT|HUP) handler\b")
@@ -25,8 +25,9 @@ class ShutdownHook:
         self._jvm, self._act = jvm, act
 
     def run(self) -> None:
-        """py4j's callback, on a thread of its own. The JVM waits for it."""
-        guarded(self._report)
+        """py4j's callback, on a thread of its own. The JVM waits for it, so it takes REPORT_SECONDS at most."""
+        with suppress(RuntimeError):  # Python is exiting too, and reports that
+            run_with_timeout(partial(guarded, self._report), REPORT_SECONDS)
 
     def _report(self) -> None:
         signal = _HANDLERS.search(str(self._jvm.java.lang.Thread.getAllStackTraces().keySet().toString()))

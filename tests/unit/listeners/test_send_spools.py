@@ -37,7 +37,7 @@ def test_spool_goes_to_another_server_where_one_is_named(recorder, tmp_path):
     assert recorder.of_type("app_ended")
 
 
-def test_malformed_event_is_dropped_and_told(tmp_path, capsys, monkeypatch):
+def test_malformed_event_is_dropped_and_counted(tmp_path, capsys, monkeypatch):
     class Rejecting:
         def send(self, lines, timeout):
             return ServerAcknowledgement(1, 1, "not an event")
@@ -57,8 +57,8 @@ def test_token_never_goes_to_a_server_that_only_the_spool_names(recorder, tmp_pa
     (tmp_path / "landing").mkdir()
     left_behind(tmp_path, named).close()
     assert send_spools.main([str(tmp_path)]) == 1
-    assert f"1 events kept: the driver reported to {named}" in (told := capsys.readouterr().err)
-    assert f"pass --server {named}" in told
+    assert f"1 events kept: the driver reported to {named}" in (printed := capsys.readouterr().err)
+    assert f"pass --server {named}" in printed
     assert recorder.of_type("app_ended") == [] and not list((tmp_path / "landing").iterdir())
 
 

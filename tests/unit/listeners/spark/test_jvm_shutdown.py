@@ -1,9 +1,11 @@
 """The JVM's shutdown hook: only a signal is reported."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
 
+from listeners.spark import jvm_shutdown
 from listeners.spark.jvm_shutdown import on_signal
 
 
@@ -52,3 +54,18 @@ def test_report_that_fails_does_not_raise_into_the_jvm():
     jvm = Jvm("SIGTERM handler")
     on_signal(jvm, lambda reason: 1 / 0)
     jvm.hooks[0].runnable.run()
+
+
+def test_report_that_hangs_does_not_keep_the_jvm(monkeypatch):
+    monkeypatch.setattr(jvm_shutdown, "REPORT_SECONDS", 0.05)
+    jvm, released, finished = Jvm("SIGTERM handler"), threading.Event(), threading.Event()
+
+    def report(reason):
+        released.wait(20)
+        finished.set()
+
+    on_signal(jvm, report)
+    jvm.hooks[0].runnable.run()
+    assert not finished.is_set()
+    released.set()
+    assert finished.wait(20)
