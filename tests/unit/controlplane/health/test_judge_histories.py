@@ -82,13 +82,8 @@ def test_no_healthy_query_is_called_lost_stuck_or_failed() -> None:
     assert [false for seed in range(60) for false in false_verdicts(seed)] == []
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        pytest.param(first, marks=pytest.mark.long if first == 1_000 else pytest.mark.soak)
-        for first in range(1_000, 11_000, 1_000)
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(1_000, 11_000, 1_000))
 def test_no_healthy_query_of_ten_thousand_histories_is_called_lost_stuck_or_failed(first: int) -> None:
     assert [false for seed in range(first, first + 1_000) for false in false_verdicts(seed)] == []
 
