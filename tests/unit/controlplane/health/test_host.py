@@ -93,7 +93,8 @@ def test_a_time_out_under_overload_is_put_down_to_it(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seen_before"), [(BROKER, 1000.0), ("java.lang.OutOfMemoryError: Java heap space", 0.0)]
+    ("text", "seen_before"),
+    [(BROKER, 1000.0), ("java.lang.OutOfMemoryError: Java heap space", 0.0), ("Connection refused", 0.0)],
 )
 def test_an_overload_long_before_or_another_cause_changes_no_advice(text: str, seen_before: float) -> None:
     overloaded = HostLoad(at=NOW - 100 - seen_before, load=40, cpus=2)
