@@ -79,9 +79,14 @@ class VerdictLog:
         """The verdict on a view, from the cache if it still holds."""
         known = self._verdicts.get(view.query_id)
         if known is None or not known.holds(view, now):
-            known = QueryVerdict(view, now, judge.judge(view, now, listening_since=self._listening_since))
+            known = QueryVerdict(view, now, judge.judge(view, now, listening_since=self._listening(view)))
             self._verdicts[view.query_id] = known
         return known
+
+    def _listening(self, view: QueryView) -> float:
+        """Since when silence counts: a query that was lost stays lost over a restart until its driver reports."""
+        recorded = self._recorded.get(view.query_id)
+        return 0.0 if recorded and recorded[0] is QueryStatus.LOST else self._listening_since
 
     def all(self, views: Iterable[QueryView], now: float) -> Mapping[str, Verdict]:
         """Verdicts by query id."""

@@ -54,3 +54,14 @@ def test_a_changed_query_and_a_clock_set_back_are_judged_anew() -> None:
     first = log.verdict_of(seen, NOW)
     assert log.verdict_of(replace(seen, name="renamed"), NOW) is not first
     assert log.verdict_of(seen, NOW - 1).at == NOW - 1
+
+
+def test_a_lost_query_stays_lost_over_a_restart_of_the_server() -> None:
+    quiet = view()
+    before = VerdictLog()
+    lost = before.changes([quiet], NOW + 1_000)
+    assert [change.status for change in lost] == [QueryStatus.LOST]
+    after = VerdictLog(listening_since=NOW + 1_010)
+    assert after.verdict_of(quiet, NOW + 1_011).verdict.status is not QueryStatus.LOST
+    after.load(lost)
+    assert after.verdict_of(quiet, NOW + 1_020).verdict.status is QueryStatus.LOST
