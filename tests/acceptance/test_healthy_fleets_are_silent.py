@@ -135,7 +135,7 @@ def test_a_job_that_reads_all_there_is_each_hour_raises_nothing(simulation: Simu
     assert not hourly.alive
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_burst_that_is_worked_off_raises_nothing(simulation: Simulation) -> None:
     driver = SimulatedDriver(simulation)
 
@@ -179,7 +179,7 @@ def test_event_times_cut_to_the_hour_raise_nothing(simulation: Simulation) -> No
     assert fired(simulation) == []
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_keys_that_have_all_come_after_an_hour_raise_nothing(simulation: Simulation) -> None:
     def warming_up(at: float, batch: int) -> dict[str, Any]:
         rows = round(min(at - BEGIN, HOUR) / HOUR * 100_000)
@@ -269,7 +269,7 @@ def test_control_long_batches_without_a_rate_limit_alert(simulation: Simulation)
     assert simulation.names() == {"LagSecondsHigh"}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_control_state_that_only_grows_alerts(simulation: Simulation) -> None:
     def growing(at: float, batch: int) -> dict[str, Any]:
         return {"operatorName": "dedupe", "numRowsTotal": 8_000 + batch * 10, "numRowsUpdated": 10}

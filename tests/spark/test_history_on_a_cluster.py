@@ -146,6 +146,7 @@ def test_the_interpreter_of_the_workers_has_no_code_of_ours(tmp_path: Path) -> N
     assert "No module named 'controlplane'" in looked.stderr
 
 
+@pytest.mark.soak
 def test_logs_are_imported_and_compacted_on_a_cluster_whose_workers_lack_our_code(
     cluster: str, tmp_path: Path
 ) -> None:

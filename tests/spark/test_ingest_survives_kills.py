@@ -151,9 +151,8 @@ def assert_store_is(zone: Zone, server: LiveServer) -> None:
     assert stored_rows(server, zone) == sorted(zone.rows.values())
 
 
-@pytest.mark.parametrize(
-    "kills", [pytest.param(2, marks=pytest.mark.long), pytest.param(20, marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("kills", [2, 20])
 def test_kills_lose_nothing_and_double_nothing(
     kills: int, ingest: Ingest, zone: Zone, server: LiveServer, request: pytest.FixtureRequest
 ) -> None:

@@ -60,6 +60,7 @@ def batches(demo: Demo, query_id: str) -> list[dict[str, Any]]:
     return [report for report in found if report["numInputRows"]]
 
 
+@pytest.mark.soak
 def test_the_lagging_query_is_notified_and_restarted_and_no_row_is_lost_or_repeated(
     demo: Demo, screen: Screen, webhook: WebhookReceiver
 ) -> None:
