@@ -94,8 +94,7 @@ class SigtermReport:
 
 
 def _end_process(number: int) -> None:
-    if (
-        os.getpid() == 1
-    ):  # for the first process of a container the kernel discards a signal without a handler
+    # For the first process of a container the kernel discards a signal without a handler.
+    if os.getpid() == 1:
         os._exit(128 + number)
     os.kill(os.getpid(), number)
