@@ -24,6 +24,15 @@ class Outage:
 
 
 @dataclass(frozen=True)
+class FailedDriver:
+    """The next driver of an application, which ended with an exception or lost its JVM at `ended_at` (Unix seconds)
+    before it started a query."""
+
+    ended_at: float
+    exception: str | None = None
+
+
+@dataclass(frozen=True)
 class HostLoad:
     """Load of an agent's host as of a heartbeat at `at`; sizes in bytes, limits and counts in CPUs.
 

@@ -1,8 +1,7 @@
 """The server's domain model as frozen values: queries, runs, progress samples, agents, actions.
 
-The store reads and writes them, the window holds the recent ones, `controlplane.health.judge` judges them,
-the API renders them. Times are Unix seconds (UTC), durations seconds and sizes bytes unless a name states
-otherwise. `None` always means "unknown", never zero.
+The store reads and writes them, the window holds the recent ones, `controlplane.health.judge` judges them, the API
+renders them. Times are Unix seconds (UTC), durations seconds, sizes bytes. `None` means "unknown", never zero.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from controlplane.driver_model import HostLoad, Outage
+from controlplane.driver_model import FailedDriver, HostLoad, Outage
+from controlplane.supervision_model import NOT_SUPERVISED, CheckpointWriter, Supervised
 
 
 class QueryStatus(StrEnum):
@@ -76,7 +76,8 @@ class RunEnd(StrEnum):
 class Agent:
     """One agent process as of its last event.
 
-    `clock_offset`: seconds to add to its clock to get the server's.
+    `clock_offset`: seconds to add to its clock to get the server's. `contact_at`: when the process itself last sent a
+    request, whose events may be older, by the server's clock; in memory only.
     """
 
     key: int
@@ -96,14 +97,19 @@ class Agent:
     dropped: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     outage: Outage | None = None
+    contact_at: float = 0.0
+
+    @property
+    def last_contact_at(self) -> float:
+        """When the agent was last seen, by its events or by a request."""
+        return max(self.last_seen_at, self.contact_at)
 
 
 @dataclass(frozen=True)
 class Failure:
     """Why a run or a start failed. `condition` is the innermost known error condition of Spark.
 
-    `kind` is its name in metrics: the condition, else a name from `failures.toml`, else `unknown`. `change`: the
-    change of the query that caused the failure.
+    `kind`: in metrics: the condition, a name from `failures.toml`, or `unknown`. `change`: of the query, the cause.
     """
 
     condition: str | None
@@ -161,7 +167,7 @@ class SourceSample:
         """The description as shown to people and in metrics: the same in every run."""
         return source_name(self.description)
 
-    @property
+    @functools.cached_property
     def lag_offsets(self) -> float | None:
         """Latest offset minus end offset, in the source's own unit; None where it reports no latest offset.
 
@@ -207,7 +213,7 @@ class ProgressSample:
     watermark: float | None = None
     event_time: Mapping[str, float] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def lag_offsets(self) -> float | None:
         """Sum over the sources that report a latest offset; None if none does."""
         known = [lag for source in self.sources if (lag := source.lag_offsets) is not None]
@@ -340,7 +346,8 @@ class QueryView:
     facts: RunFacts = RunFacts()
     progress: tuple[ProgressSample, ...] = ()  # oldest first, of all runs, at most the window's length
     idle_at: float | None = None  # last idle event of the newest run
-    status: StatusSample | None = None  # last poll that listed the newest run
+    status: StatusSample | None = None  # last polled status of the newest run
+    last_event_at: float = 0.0  # when an event, or a list of active queries, last named the newest run
     polls: tuple[float, ...] = ()  # when the run's agent listed its queries, see `AgentRow.polls`
     start_failed_at: float | None = None
     start_failure: str | None = None
@@ -351,6 +358,12 @@ class QueryView:
     host: HostLoad | None = None  # of the run's agent, in its last heartbeat
     executors: int | None = None  # in that heartbeat
     overload: HostLoad | None = None  # in its last heartbeat that showed an overload
+    next_driver: FailedDriver | None = None  # of the app, after the run's driver ended
+    next_driver_at: float | None = None  # when the newest driver of the app began, if it is not the run's
+    supervised: Supervised = NOT_SUPERVISED
+    writers: tuple[CheckpointWriter, ...] = ()  # the newest run while open, then those of other drivers
+    beside: tuple[CheckpointWriter, ...] = ()  # open runs of other drivers, after the newest run has ended
+    outlives_agent: bool = False  # the newest run was active when its agent ended, and did not end with it
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The rows that events change (agents, queries, runs) and the unit of work that collects their changes. Pure.
 
-`controlplane.store.unit_of_work` loads and saves a unit of work; `controlplane.events.lifecycle` and
+`controlplane.store.writing.unit_of_work` loads and saves a unit of work; `controlplane.events.lifecycle` and
 `controlplane.events.run_resolution` change it in between.
 """
 
@@ -10,11 +10,19 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from controlplane.model import Agent, ProgressSample, Run, RunFacts, StatusSample
 
 NO_FACTS = RunFacts()
+T = TypeVar("T")
+
+
+def changed(row: T, **values: object) -> T:
+    """`dataclasses.replace` for a frozen dataclass without `__post_init__`, several times as fast: an event changes ten."""
+    copy = object.__new__(type(row))
+    copy.__dict__.update(row.__dict__, **values)
+    return copy
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,7 @@ class RunRow:
     `ended_by` is the evidence of its end: `terminated` (Spark), else `app_ended` (the end of its driver),
     else inferred: `lost` (another driver replaced it) or `superseded` (by a later run in its own driver).
     Stronger evidence replaces weaker; `lost` stays when the run reports again.
+    `stored_event_at`: `last_event_at` as the store has it, see `controlplane.events.quiet`.
     """
 
     run: Run
@@ -121,6 +130,7 @@ class RunRow:
     idle_at: float | None = None
     status: StatusSample | None = None
     naming: QueryNaming | None = None
+    stored_event_at: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -139,39 +149,64 @@ class References:
 
 @dataclass(frozen=True)
 class Changes:
-    """Rows that a commit changed, and the batches it added, each with its query's id."""
+    """Rows that a commit changed, and the batches it added, each with its query's id.
+
+    `quiet`: runs of which only the times have changed, see `controlplane.events.quiet`.
+    """
 
     agents: list[AgentRow] = field(default_factory=list)
     queries: list[QueryRow] = field(default_factory=list)
     runs: list[RunRow] = field(default_factory=list)
     batches: list[tuple[str, ProgressSample]] = field(default_factory=list)
+    quiet: list[RunRow] = field(default_factory=list)
 
 
 @dataclass
 class UnitOfWork:
-    """The rows that a group of events may concern, and which of them have changed."""
+    """The rows that a group of events may concern, and which of them have changed: an equal row is no change."""
 
     agents: dict[str, AgentRow] = field(default_factory=dict)
     queries: dict[str, QueryRow] = field(default_factory=dict)
     runs: dict[str, RunRow] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)  # ids of changed rows
+    quiet: set[str] = field(
+        default_factory=set
+    )  # runs whose change is neither stored nor news, if not in `changed`
+    #: The changed rows as they were loaded; a new row is not among them.
+    before: dict[str, Any] = field(default_factory=dict)
     ended_agents: set[str] = field(default_factory=set)
     counts: dict[str, Counter[str]] = field(default_factory=dict)  # query id -> what to add to its totals
 
     def put_agent(self, row: AgentRow) -> None:
         """Replace an agent's row."""
-        self.agents[row.agent.agent] = row
-        self.changed.add(row.agent.agent)
+        known = self.agents.get(row.agent.agent)
+        if known is not row and known != row:
+            self.agents[row.agent.agent] = row
+            self._note(row.agent.agent, known)
 
     def put_query(self, row: QueryRow) -> None:
         """Replace a query's row."""
-        self.queries[row.query_id] = row
-        self.changed.add(row.query_id)
+        known = self.queries.get(row.query_id)
+        if known is not row and known != row:
+            self.queries[row.query_id] = row
+            self._note(row.query_id, known)
 
     def put_run(self, row: RunRow) -> None:
         """Replace a run's row."""
+        known = self.runs.get(row.run.run_id)
+        if known is not row and known != row:
+            self.runs[row.run.run_id] = row
+            self._note(row.run.run_id, known)
+
+    def put_quiet(self, row: RunRow) -> None:
+        """Replace a run's row by one that differs in times alone, see `controlplane.events.quiet`."""
         self.runs[row.run.run_id] = row
-        self.changed.add(row.run.run_id)
+        self.quiet.add(row.run.run_id)
+
+    def _note(self, name: str, known: Any) -> None:
+        if name not in self.changed and known is not None:
+            self.before[name] = known
+        self.changed.add(name)
 
     def count(self, query_id: str, name: str, by: int = 1) -> None:
         """Add to a counter of a query."""

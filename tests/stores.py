@@ -42,7 +42,7 @@ class StoreHarness:
     now: float = BEGIN + 1000.0
 
     def accept(self, *lines: bytes, sent_at: float | None = None) -> IngestResult:
-        return self.ingest.accept(lines, sent_at, lambda event: None)
+        return self.ingest.answer(self.ingest.receive(lines, sent_at, lambda event: None))
 
     def read(self, question: Callable[..., Any], *arguments: Any) -> Any:
         with self.engine.connect() as connection:
@@ -57,7 +57,7 @@ class StoreHarness:
 
     def reloaded(self) -> Window:
         """The window that a restart of the server would have."""
-        window = Window()
+        window = Window(clock=lambda: self.now)
         self.read(window.load)
         return window
 
@@ -68,7 +68,8 @@ def open_harness(url: str) -> Iterator[StoreHarness]:
     engine = open_engine(url)
     try:
         upgrade(engine)
-        writer, window = Writer(engine), Window()
+        writer = Writer(engine)
+        window = Window(clock=lambda: harness.now)
         writer.start()
         harness = StoreHarness(url, engine, writer, window, ingest=None)  # type: ignore[arg-type]
         harness.ingest = IngestService(writer, window, clock=lambda: harness.now)

@@ -6,6 +6,7 @@ for reading, by the API.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -35,6 +36,12 @@ def by_idempotency_key(connection: Connection, key: str, query_id: str) -> Actio
     """The action of a query that was requested with this Idempotency-Key, or None."""
     query = sa.select(actions).where(actions.c.idempotency_key == key, actions.c.query_id == query_id)
     return _first(connection, query)
+
+
+def all_by_key(connection: Connection, key: str, query_ids: Sequence[str]) -> list[Action]:
+    """The actions of these queries that were requested with this Idempotency-Key, oldest first."""
+    asked = sa.select(actions).where(actions.c.query_id.in_(query_ids), actions.c.idempotency_key == key)
+    return _all(connection, asked.order_by(actions.c.key))
 
 
 def update(connection: Connection, action: Action, expected_state: ActionState) -> bool:

@@ -187,19 +187,26 @@ def history(
     query_id: str | None = None,
     limit: int = 200,
     fingerprint: str | None = None,
+    app: str | None = None,
 ) -> list[StoredAlert]:
-    """Alerts that fired at any time between `start` and `end`, newest first."""
+    """Alerts that fired at any time between `start` and `end`, newest first.
+
+    `app`: beside those of the query, the alerts of its application that name no query.
+    """
     query = sa.select(alerts).where(
         alerts.c.fired_at.is_not(None),
         alerts.c.fired_at <= end,
         alerts.c.resolved_at.is_(None) | (alerts.c.resolved_at >= start),
     )
     if query_id is not None:
-        query = query.where(alerts.c.query_id == query_id[:MAX_INDEXED_CHARS])
+        own = alerts.c.query_id == query_id[:MAX_INDEXED_CHARS]
+        query = query.where(own if app is None else own | alerts.c.query_id.is_(None))
     if fingerprint is not None:
         query = query.where(alerts.c.fingerprint == fingerprint)
-    rows = connection.execute(query.order_by(alerts.c.fired_at.desc(), alerts.c.key.desc()).limit(limit))
-    return [_stored(row) for row in rows.mappings()]
+    newest_first = query.order_by(alerts.c.fired_at.desc(), alerts.c.key.desc())
+    rows = connection.execute(newest_first.limit(limit if app is None else None)).mappings()
+    about = (row for row in rows if app is None or row["query_id"] or row["labels"].get("app") == app)
+    return [_stored(row) for row in islice(about, limit)]
 
 
 def _stored(row: RowMapping) -> StoredAlert:

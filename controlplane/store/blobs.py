@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 import zstandard
 from sqlalchemy.engine import Connection
@@ -27,7 +28,10 @@ BUILT_IN_DICTIONARY = Path(__file__).parent / "progress.zdict"
 
 def pack_json(value: Any) -> bytes:
     """A JSON value as compact UTF-8; characters that UTF-8 cannot encode become U+FFFD."""
-    text = wire.dumps(value)
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # an integer of more than 64 bits, or a lone surrogate
+        text = wire.dumps(value)
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:

@@ -106,10 +106,13 @@ def latest_report(connection: Connection, query_id: str) -> dict[str, Any] | Non
     return {**row["report"], "taken_at": row["taken_at"]} if row else None
 
 
-def latest_reports(connection: Connection) -> dict[str, dict[str, Any]]:
-    """The latest report of every query, by query id."""
-    rows = connection.execute(sa.select(checkpoint_reports)).mappings()
-    return {row["query_id"]: {**row["report"], "taken_at": row["taken_at"]} for row in rows}
+def latest_reports(connection: Connection, since: float = 0.0) -> dict[str, dict[str, Any]]:
+    """The latest report of every query, by query id, of those made after `since` (Unix seconds)."""
+    query = sa.select(checkpoint_reports).where(checkpoint_reports.c.analyzed_at > since)
+    return {
+        row["query_id"]: {**row["report"], "taken_at": row["taken_at"], "analyzed_at": row["analyzed_at"]}
+        for row in connection.execute(query).mappings()
+    }
 
 
 def inventory_summaries(connection: Connection, query_id: str) -> list[dict[str, Any]]:

@@ -8,27 +8,32 @@ defaults.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
-from controlplane.errors import SettingsError, StoreUnavailable
+from controlplane.errors import SettingsError, StoreDamaged, StoreUnavailable
 from controlplane.runtime import disk_reserve
 from controlplane.store import blobs
 from controlplane.store.tables import counters, dictionaries, events
 
 BUSY_SECONDS = 5.0
+MIGRATION_SECONDS = 3600.0  # for a statement of a migration, on a large table
 WAL_PAGES = 2_000  # about 8 MiB between automatic checkpoints
 VACUUM_PAGES = 500
 ROW_BYTES = 250  # an event's columns, its row in `batches` and its index entries
 MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATION_LOCK = 0x5350_4B43  # any number that other programs on the database do not use
 
 #: Prefixes of SQLite's result codes after a commit that may not be durable (`SQLITE_CORRUPT_INDEX` matches, too). A
 #: retry on the same file may report success for pages that the kernel has already dropped, so the writer stops for
@@ -47,11 +52,14 @@ def default_url(data_dir: Path | str) -> str:
     return f"sqlite:///{Path(data_dir) / 'controlplane.db'}"
 
 
-def open_engine(url: str) -> Engine:
-    """An engine for `sqlite:///PATH` or `postgresql://…`; SettingsError for another URL or a missing driver."""
+def open_engine(url: str, name: str = "controlplane", connections: int = 16) -> Engine:
+    """An engine for `sqlite:///PATH` or `postgresql://…`; SettingsError for another URL or a missing driver.
+
+    On PostgreSQL, `name` is the application name of its connections, of which it keeps up to `connections` open.
+    """
     parsed = _parse(url)
     if parsed.get_backend_name() != "sqlite":
-        return _make(parsed, pool_size=16, max_overflow=32, pool_pre_ping=True)
+        return _open_postgres(parsed, name, connections)
     if not parsed.database or parsed.database == ":memory:":
         raise SettingsError("the database URL must name a file: sqlite:///path/to/controlplane.db")
     Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
@@ -61,6 +69,27 @@ def open_engine(url: str) -> Engine:
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+def _open_postgres(url: URL, name: str, connections: int) -> Engine:
+    try:
+        from controlplane.store import answer_deadline
+    except ModuleNotFoundError:
+        raise _no_driver(url) from None
+    engine = _make(
+        url,
+        connect_args={"application_name": name, **answer_deadline.TCP_OPTIONS},
+        pool_size=connections,
+        max_overflow=2 * connections,
+        pool_timeout=answer_deadline.POOL_SECONDS,
+        pool_pre_ping=True,
+    )
+    answer_deadline.bound_answers(engine)
+    return engine
+
+
+def _no_driver(url: URL) -> SettingsError:
+    return SettingsError(f"no driver for {url.drivername}: pip install 'psycopg[binary]'")
 
 
 def _parse(url: str) -> URL:
@@ -81,7 +110,7 @@ def _make(url: URL, **options: Any) -> Engine:
     try:
         return sa.create_engine(url, **options)
     except (NoSuchModuleError, ModuleNotFoundError):
-        raise SettingsError(f"no driver for {url.drivername}: pip install 'psycopg[binary]'") from None
+        raise _no_driver(url) from None
 
 
 def _configure(connection: sqlite3.Connection, _record: Any) -> None:
@@ -157,34 +186,86 @@ def vacuum_step(connection: Connection, keep: float) -> bool:
     return surplus > VACUUM_PAGES
 
 
-def upgrade(engine: Engine) -> None:
-    """Migrate the schema to this release.
+def is_current(connection: Connection) -> bool:
+    """Whether the schema is that of this release."""
+    heads = set(ScriptDirectory.from_config(_migrations()).get_heads())
+    return set(MigrationContext.configure(connection).get_current_heads()) == heads
+
+
+def known_revisions() -> set[str]:
+    """The revisions of the schema up to that of this release."""
+    return {script.revision for script in ScriptDirectory.from_config(_migrations()).walk_revisions()}
+
+
+def is_newer(connection: Connection) -> bool:
+    """Whether a newer release has written the store."""
+    return not set(MigrationContext.configure(connection).get_current_heads()) <= known_revisions()
+
+
+def upgrade(engine: Engine, fence: Callable[[Connection], None] = lambda connection: None) -> None:
+    """Migrate the schema to this release. `fence` is called first in the transaction, as by the writer.
 
     SettingsError if a newer release has written the store, StoreUnavailable if the database fails.
     """
     try:
-        _migrate(engine)
+        _migrate(engine, fence)
     except CommandError as error:
         raise SettingsError(f"the store was written by a newer release: {error}") from error
     except DBAPIError as error:
         file = sqlite_file(engine)
-        if file is None or not disk_reserve.release(file):  # opening a store needs a little disk space
+        # Opening a store needs a little disk space. A damaged one needs its reserve later.
+        if file is None or is_fatal(error) or not disk_reserve.release(file):
             raise unavailable(error) from error
-        _retry(engine)
+        _retry(engine, fence)
 
 
-def _retry(engine: Engine) -> None:
+def prepare(engine: Engine) -> None:
+    """Migrate the schema unless another server may be active on it: then the next active server does, by `migrate`.
+
+    SettingsError if a newer release has written the store.
+    """
+    if is_sqlite(engine) or not sa.inspect(engine).has_table("lease"):
+        upgrade(engine)
+        return
+    with engine.connect() as connection:
+        if is_newer(connection):
+            raise SettingsError("the store was written by a newer release")
+
+
+def migrate(engine: Engine, fence: Callable[[Connection], None]) -> None:
+    """Migrate the schema of the active server where `prepare` did not."""
+    with engine.connect() as connection:
+        current = is_current(connection)
+    if not current:
+        upgrade(engine, fence)
+
+
+def snapshots(engine: Engine) -> Engine:
+    """The engine for transactions whose statements all see one state of the store."""
+    return engine if is_sqlite(engine) else engine.execution_options(isolation_level="REPEATABLE READ")
+
+
+def _retry(engine: Engine, fence: Callable[[Connection], None]) -> None:
     try:
-        _migrate(engine)
+        _migrate(engine, fence)
     except DBAPIError as error:
         raise unavailable(error) from error
 
 
-def _migrate(engine: Engine) -> None:
+def _migrations() -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
-    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+    return config
+
+
+def _migrate(engine: Engine, fence: Callable[[Connection], None]) -> None:
+    config = _migrations()
+    options = {"writes": True, "answer_seconds": MIGRATION_SECONDS}
+    with engine.connect().execution_options(**options) as connection, connection.begin():
+        if not is_sqlite(connection):  # two servers may start on an empty database at the same time
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+        fence(connection)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
         _add_built_in_dictionary(connection)
@@ -207,8 +288,12 @@ def unavailable(error: DBAPIError) -> StoreUnavailable:
     for prefix, message in messages.items():
         if name.startswith(prefix):
             return StoreUnavailable(message)
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return StoreDamaged(
+            f"the store's file is damaged ({name}): stop the server and restore a backup (`controlplane db restore`)"
+        )
     if is_fatal(error):
-        return StoreUnavailable(f"the disk of the store failed ({name}); repair it, then restart the server")
+        return StoreDamaged(f"the disk of the store failed ({name}); repair it, then restart the server")
     # The first line is the error; the following lines of PostgreSQL show the statement and its values.
     cause = str(error.orig).strip().partition("\n")[0] if error.orig is not None else "the database failed"
     return StoreUnavailable(f"the store cannot be used: {cause}")

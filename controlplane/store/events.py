@@ -16,6 +16,7 @@ from controlplane.model import ProgressSample
 from controlplane.store.blobs import Unpacker
 from controlplane.store.rows import key_of
 from controlplane.store.tables import agents, batches, counters, events
+from controlplane.store.writing.bulk import BulkStatement
 
 #: Identity of a progress report: run key, batch id, trigger time.
 BatchKey = tuple[int, int, float]
@@ -28,8 +29,8 @@ _BUMP = (
     .values(value=counters.c.value + sa.bindparam("count"))
     .returning(counters.c.value)
 )
-_APPEND = sa.insert(events)
-_APPEND_BATCHES = sa.insert(batches)
+_APPEND = BulkStatement(sa.insert(events))
+_APPEND_BATCHES = BulkStatement(sa.insert(batches))
 _KNOWN_SEQS = sa.select(events.c.seq).where(
     events.c.agent_key == sa.bindparam("agent_key"), events.c.seq.in_(sa.bindparam("seqs", expanding=True))
 )
@@ -50,14 +51,12 @@ def reserve_ids(connection: Connection, count: int) -> int:
 
 def append(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows of `events`."""
-    if rows:
-        connection.execute(_APPEND, rows)
+    _APPEND.run(connection, rows)
 
 
 def append_batches(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows of `batches`, as `batch_values` returns them."""
-    if rows:
-        connection.execute(_APPEND_BATCHES, rows)
+    _APPEND_BATCHES.run(connection, rows)
 
 
 def batch_values(report: ProgressSample, event_id: int, query_key: int, run_key: int) -> dict[str, Any]:

@@ -1,17 +1,17 @@
 """Queries, runs, agents, progress reports and status changes: plain functions on a connection.
 
-Reads take any connection; `record_status` and `retire` need the writer's.
+Reads take any connection; `record_statuses` and `retire` need the writer's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane.model import Agent, Run
+from controlplane.model import Run
 from controlplane.records import AgentRow, QueryRow, ReportedBatches, RunRow
 from controlplane.store.blobs import Unpacker
 from controlplane.store.rows import (
@@ -25,11 +25,30 @@ from controlplane.store.rows import (
 )
 from controlplane.store.tables import agents, batches, events, queries, runs
 from controlplane.store.tables import status_changes as changes
+from controlplane.store.writing.bulk import BulkStatement
 
 #: Spark's progress JSON and the corrected time of its event, Unix seconds.
 StoredReport = tuple[dict[str, Any], float]
 T = TypeVar("T")
 CHUNK = 500
+# Statements are built once, as building one costs more than running it.
+_RECENT_IDS = (
+    sa.select(batches.c.event_id)
+    .where(batches.c.query_key == sa.bindparam("query_key"))
+    .order_by(batches.c.at.desc(), batches.c.trigger_at.desc(), batches.c.batch_id.desc())
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
+_RECORD_STATUSES = BulkStatement(
+    sa.insert(changes).from_select(
+        ["query_key", "at", "status", "reason"],
+        sa.select(
+            queries.c.key,
+            sa.bindparam("at", type_=changes.c.at.type),
+            sa.bindparam("status", type_=changes.c.status.type),
+            sa.bindparam("reason", type_=changes.c.reason.type),
+        ).where(queries.c.query_id == sa.bindparam("query_id")),
+    )
+)
 
 
 # -- queries, runs, agents -------------------------------------------------------------------------
@@ -68,14 +87,12 @@ def agent_rows(connection: Connection) -> list[AgentRow]:
     return [agent_row(row) for row in connection.execute(sa.select(agents)).mappings()]
 
 
-def drivers_of(connection: Connection, query_id: str) -> list[Agent]:
-    """Agents with an open run of this query; more than one if its checkpoint was copied or is shared."""
-    query = (
-        sa.select(agents)
-        .join(runs, runs.c.agent_key == agents.c.key)
-        .where(runs.c.query_key == key_of(query_id), runs.c.ended_at.is_(None))
+def other_open_runs(connection: Connection) -> list[RunRow]:
+    """Open runs that are not the newest of their query: another driver has started it since, and both may run."""
+    query = select_runs().where(
+        runs.c.ended_at.is_(None), runs.c.run_id.is_distinct_from(queries.c.newest_run)
     )
-    return list({row["agent"]: agent_row(row).agent for row in connection.execute(query).mappings()}.values())
+    return [run_row(row) for row in connection.execute(query).mappings()]
 
 
 # -- progress --------------------------------------------------------------------------------------
@@ -109,25 +126,33 @@ def report_index(connection: Connection, query_id: str, start: float, end: float
     return connection.execute(query).all()
 
 
-def recent_progress(connection: Connection, query_key: int, limit: int) -> list[StoredReport]:
-    """The newest `limit` reports of a query, oldest first."""
-    query = (
-        sa.select(batches.c.event_id)
-        .where(batches.c.query_key == query_key)
-        .order_by(batches.c.at.desc(), batches.c.trigger_at.desc(), batches.c.batch_id.desc())
-        .limit(limit)
-    )
-    return reports_of(connection, connection.execute(query).scalars().all()[::-1])
+def recent_progress(
+    connection: Connection, query_keys: Sequence[int], limit: int
+) -> Mapping[int, list[StoredReport]]:
+    """The newest `limit` reports of each of these queries, oldest first, by the query's key."""
+    ids = {key: _recent_ids(connection, key, limit) for key in query_keys}
+    found = _reports_by_id(connection, [event_id for known in ids.values() for event_id in known])
+    return {key: [found[event_id] for event_id in known if event_id in found] for key, known in ids.items()}
+
+
+def _recent_ids(connection: Connection, query_key: int, limit: int) -> Sequence[int]:
+    found = connection.execute(_RECENT_IDS, {"query_key": query_key, "most": limit})
+    return found.scalars().all()[::-1]
 
 
 def reports_of(connection: Connection, event_ids: Sequence[int]) -> list[StoredReport]:
     """The progress reports of these event ids, in this order."""
+    found = _reports_by_id(connection, event_ids)
+    return [found[event_id] for event_id in event_ids if event_id in found]
+
+
+def _reports_by_id(connection: Connection, event_ids: Sequence[int]) -> dict[int, StoredReport]:
     unpacker, found = Unpacker(connection), {}
     for chunk in _chunks(event_ids):
         query = sa.select(events.c.id, events.c.at, events.c.dictionary, events.c.data)
         for row in connection.execute(query.where(events.c.id.in_(chunk))):
             found[row.id] = (unpacker.unpack(row.dictionary, row.data), row.at)
-    return [found[event_id] for event_id in event_ids if event_id in found]
+    return found
 
 
 def thin(values: Sequence[T], limit: int) -> Sequence[T]:
@@ -157,15 +182,26 @@ def latest_progress(connection: Connection, query_id: str) -> dict[str, Any] | N
     return Unpacker(connection).unpack(row.dictionary, row.data) if row else None
 
 
+def report_of(connection: Connection, query_id: str, run_id: str, batch_id: int) -> dict[str, Any] | None:
+    """The newest progress report of a batch as Spark wrote it; None without one."""
+    of_run = sa.select(runs.c.key).where(runs.c.run_id == run_id, runs.c.query_key == key_of(query_id))
+    query = (
+        sa.select(events.c.dictionary, events.c.data)
+        .join(batches, batches.c.event_id == events.c.id)
+        .where(batches.c.run_key == of_run.scalar_subquery(), batches.c.batch_id == batch_id)
+        .order_by(batches.c.trigger_at.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    return Unpacker(connection).unpack(row.dictionary, row.data) if row else None
+
+
 # -- status changes --------------------------------------------------------------------------------------
 
 
-def record_status(connection: Connection, query_id: str, at: float, status: str, reason: str) -> None:
-    """Store a status change of a query; does nothing for an unknown query."""
-    key = connection.execute(sa.select(queries.c.key).where(queries.c.query_id == query_id)).scalar()
-    if key is not None:
-        values = {"query_key": key, "at": at, "status": str(status), "reason": reason}
-        connection.execute(sa.insert(changes).values(values))
+def record_statuses(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Store status changes, each `{"query_id", "at", "status", "reason"}`, in one statement; skip unknown queries."""
+    _RECORD_STATUSES.run(connection, rows)
 
 
 def status_changes(connection: Connection, query_id: str, limit: int = 50) -> list[dict[str, Any]]:

@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError
 
-from controlplane.errors import StoreUnavailable
+from controlplane.errors import StoreDamaged, StoreUnavailable
 from controlplane.runtime import disk_reserve
 from controlplane.store import checkpoints, offload_marks, shapes
-from controlplane.store.engine import checkpoint, is_sqlite, sqlite_file, used_bytes, vacuum_step
+from controlplane.store.engine import checkpoint, is_sqlite, sqlite_file, unavailable, used_bytes, vacuum_step
 from controlplane.store.tables import agents, batches, counters, events, queries, runs, status_changes
 from controlplane.store.writer import Writer
 
@@ -90,13 +91,17 @@ def prune(
     work.free()
     if store is not None:
         disk_reserve.ensure(store)
-    return replace(pruned, bytes_after=used_store_bytes(writer.engine))
+    writer.store_bytes = used_store_bytes(writer.engine)
+    return replace(pruned, bytes_after=writer.store_bytes)
 
 
 def used_store_bytes(engine: Engine) -> int:
-    """Bytes that the store uses."""
-    with engine.connect() as connection:
-        return used_bytes(connection)
+    """Bytes that the store uses. StoreUnavailable if it cannot be read."""
+    try:
+        with engine.connect() as connection:
+            return used_bytes(connection)
+    except DBAPIError as error:
+        raise unavailable(error) from error
 
 
 class _Pass:
@@ -108,8 +113,11 @@ class _Pass:
         self.lost = 0
 
     def write(self, work: Callable[[Connection], T], then: Callable[[T], None] | None = None) -> T:
+        work, then = self._writer.rows.changing(work, then)
         try:
             return self._writer.write(work, then)
+        except StoreDamaged:
+            raise
         except StoreUnavailable:
             store = sqlite_file(self._writer.engine)
             if store is None or not disk_reserve.release(store):

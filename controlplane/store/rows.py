@@ -1,13 +1,13 @@
 """Conversion between database rows and the values of `controlplane.model` and `controlplane.records`.
 
-Called by `controlplane.store.queries` and `controlplane.store.unit_of_work`; runs no statement.
+Called by `controlplane.store.queries` and `controlplane.store.writing.unit_of_work`; runs no statement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
@@ -16,8 +16,10 @@ from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
 from controlplane.records import NOTHING, AgentRow, Gap, QueryNaming, QueryRow, ReportedBatches, RunRow
 from controlplane.store.tables import agents, queries, runs
 
+T = TypeVar("T")
+ToJson = Callable[[Any], Any]
 #: Fields without a column: an agent's labels and its outage are part of the column `info`.
-AGENT_FIELDS = tuple(f.name for f in fields(Agent) if f.name not in ("labels", "outage"))
+AGENT_FIELDS = tuple(f.name for f in fields(Agent) if f.name not in ("labels", "outage", "contact_at"))
 QUERY_FIELDS = tuple(f.name for f in fields(QueryRow))
 RUN_COLUMNS = tuple(column for column in runs.c if column.name not in ("query_key", "agent_key"))
 
@@ -75,6 +77,7 @@ def run_row(row: RowMapping) -> RunRow:
         idle_at=row["idle_at"],
         status=StatusSample(**row["status"]) if row["status"] else None,
         naming=QueryNaming(**row["naming"]) if row["naming"] else None,
+        stored_event_at=row["last_event_at"],
     )
 
 
@@ -96,41 +99,61 @@ def run_of(row: RowMapping) -> Run:
     )
 
 
-def agent_values(row: AgentRow) -> dict[str, Any]:
-    """The columns of `agents` for this row."""
-    values = {name: getattr(row.agent, name) for name in AGENT_FIELDS}
-    extra = ("described_at", "end_exception", "pruned_seq")
-    info = {**row.info, "labels": dict(row.agent.labels)}
-    return values | {name: getattr(row, name) for name in extra} | {"polls": list(row.polls), "info": info}
+def agent_values(row: AgentRow, before: AgentRow | None = None) -> dict[str, Any]:
+    """The columns of `agents` for this row; where `before` is given, those whose values differ from that row's."""
+    return _values(row, before, _agent_fields, _AGENT_JSON)
 
 
-def query_values(row: QueryRow) -> dict[str, Any]:
-    """The columns of `queries` for this row."""
-    values = {name: getattr(row, name) for name in QUERY_FIELDS}
-    return values | {"reported": asdict(row.reported)}
+def query_values(row: QueryRow, before: QueryRow | None = None) -> dict[str, Any]:
+    """The same for `queries`."""
+    return _values(row, before, vars, _QUERY_JSON)
 
 
-def run_values(row: RunRow, query_key: int, agent_key: int) -> dict[str, Any]:
-    """The columns of `runs` for this row."""
-    run = row.run
-    return {
-        "key": run.key,
-        "run_id": run.run_id,
-        "query_key": query_key,
-        "agent_key": agent_key,
-        "started_at": run.started_at,
-        "first_seq": row.first_seq,
-        "last_event_at": row.last_event_at,
-        "ended_at": run.ended_at,
-        "ended_by": row.ended_by,
-        "end": run.end.value if run.end else None,
-        "first_batch_id": run.first_batch_id,
-        "last_batch_id": run.last_batch_id,
-        "batches": run.batches,
-        "failure_text": run.failure_text,
-        "error_class": run.error_class,
-        "idle_at": row.idle_at,
-        "status": asdict(row.status) if row.status else None,
-        "naming": asdict(row.naming) if row.naming else None,
-        "facts": {name: value for name, value in asdict(row.facts).items() if value is not None},
+def run_values(row: RunRow, before: RunRow | None = None) -> dict[str, Any]:
+    """The same for `runs`, with the ids of query and agent in place of their keys."""
+    return _values(row, before, _run_fields, _RUN_JSON)
+
+
+def _values(
+    row: T, before: T | None, fields_of: Callable[[T], dict[str, Any]], json_of: Mapping[str, ToJson]
+) -> dict[str, Any]:
+    values = dict(fields_of(row))
+    if before is not None:
+        known = fields_of(before)
+        values = {name: v for name, v in values.items() if v is not known[name] and v != known[name]}
+    for name in values.keys() & json_of.keys():
+        values[name] = json_of[name](values[name])
+    return values
+
+
+def _agent_fields(row: AgentRow) -> dict[str, Any]:
+    known = vars(row.agent)
+    return {name: known[name] for name in AGENT_FIELDS} | {
+        "described_at": row.described_at,
+        "end_exception": row.end_exception,
+        "pruned_seq": row.pruned_seq,
+        "polls": row.polls,
+        "info": (row.info, row.agent.labels),
     }
+
+
+def _run_fields(row: RunRow) -> dict[str, Any]:
+    fields = {**vars(row), **vars(row.run)}
+    del fields["run"], fields["stored_event_at"]
+    return fields
+
+
+def _or_null(value: Any) -> dict[str, Any] | None:
+    return vars(value) if value else None
+
+
+_AGENT_JSON: dict[str, ToJson] = {"polls": list, "info": lambda info: {**info[0], "labels": dict(info[1])}}
+_QUERY_JSON: dict[str, ToJson] = {
+    "reported": lambda reported: {**vars(reported), "gaps": [vars(gap) for gap in reported.gaps]}
+}
+_RUN_JSON: dict[str, ToJson] = {
+    "end": lambda end: end.value if end else None,
+    "status": _or_null,
+    "naming": _or_null,
+    "facts": lambda facts: {name: value for name, value in vars(facts).items() if value is not None},
+}

@@ -1,7 +1,7 @@
 """Tables of the store. The migrations create the schema; a contract test compares the two.
 
-Times are Unix seconds. Keys are integers assigned by the database; the UUIDs of Spark and of the agents are stored
-once, in `agents`, `queries` and `runs`. JSON is stored as text, so the same rows fit SQLite and PostgreSQL.
+Times are Unix seconds. Keys are assigned by the database; the UUIDs of Spark and of the agents are stored once, in
+`agents`, `queries` and `runs`. JSON is stored as text, so the same rows fit SQLite and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any
 
+import orjson
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -64,14 +65,16 @@ class Json(TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        return None if value is None else storable(wire.dumps(value))
+        try:
+            return None if value is None else orjson.dumps(value).decode()
+        except TypeError:  # an integer of more than 64 bits, or a lone surrogate
+            return storable(wire.dumps(value))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         return None if value is None else json.loads(value)
 
 
-#: A 64-bit key. SQLite assigns keys only to a column declared INTEGER.
-Key = BigInteger().with_variant(Integer, "sqlite")
+Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite assigns keys only to a column declared INTEGER
 Seconds = Float(53)
 
 agents = Table(
@@ -244,6 +247,7 @@ tokens = Table(
     Column("created_at", Seconds, nullable=False),
     Column("expires_at", Seconds),
     Column("revoked_at", Seconds),
+    Column("may_impersonate", Boolean, nullable=False),
 )
 
 audit = Table(
@@ -309,10 +313,7 @@ notifications = Table(
     metadata,
     Column("key", Key, primary_key=True),
     Column("at", Seconds, nullable=False),
-    Column("receiver", CleanText, nullable=False),
-    Column("group_key", CleanText, nullable=False),
-    Column("outcome", CleanText, nullable=False),
-    Column("reason", CleanText, nullable=False),
+    *(Column(name, CleanText, nullable=False) for name in ("receiver", "group_key", "outcome", "reason")),
     Column("fingerprints", Json, nullable=False),
     Index(None, "at"),
 )
@@ -323,8 +324,7 @@ silences = Table(
     Column("key", Key, primary_key=True),
     Column("id", CleanText, nullable=False, unique=True),
     Column("matchers", Json, nullable=False),
-    Column("starts_at", Seconds, nullable=False),
-    Column("ends_at", Seconds, nullable=False),
+    *(Column(name, Seconds, nullable=False) for name in ("starts_at", "ends_at")),
     Column("created_by", CleanText, nullable=False),
     Column("comment", CleanText, nullable=False),
     Column("updated_at", Seconds, nullable=False),

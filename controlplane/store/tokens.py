@@ -25,6 +25,7 @@ def insert(
     app: str | None,
     created_at: float,
     expires_at: float | None,
+    may_impersonate: bool = False,
 ) -> None:
     """Store a token; IntegrityError if the id or the digest exists."""
     values = {
@@ -36,6 +37,7 @@ def insert(
         "app": app,
         "created_at": created_at,
         "expires_at": expires_at,
+        "may_impersonate": may_impersonate,
     }
     connection.execute(sa.insert(tokens).values(values))
 

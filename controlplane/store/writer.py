@@ -4,6 +4,9 @@ A durable commit costs milliseconds whatever its size, so all waiting jobs are w
 savepoint of its own: a failing job does not affect the others. A future resolves only after the commit; when the
 commit fails, all futures of the group fail.
 
+Jobs of one `CommitPace`, the events, are written at most once in PACE_SECONDS: many drivers then share the cost of a commit, and
+the first event after a pause is written at once.
+
 A ThreadPoolExecutor with one worker would run each job alone and so commit each alone; the queue is what groups them.
 """
 
@@ -22,8 +25,9 @@ from typing import Any, TypeVar
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
-from controlplane.errors import StoreUnavailable
-from controlplane.store.engine import is_fatal, unavailable
+from controlplane.errors import StoreDamaged, StoreUnavailable
+from controlplane.store.engine import unavailable
+from controlplane.store.writing.row_cache import RowCache
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -31,15 +35,32 @@ log = logging.getLogger(__name__)
 MAX_GROUP = 64
 MAX_WAITING = 2_000
 WRITE_TIMEOUT_SECONDS = 30.0
+PACE_SECONDS = 0.1
 
 
-@dataclass
+@dataclass(eq=False)
+class CommitPace:
+    """What jobs share that are written at most once in `Writer.pace_seconds`.
+
+    `joins`: their commit may come earlier, together with that of other jobs. `until`: not before, of time.monotonic().
+    """
+
+    joins: bool = True
+    until: float = 0.0
+
+
+@dataclass(eq=False)
 class _Job:
     work: Callable[[Connection], Any]
     then: Callable[[Any], None] | None
     future: Future[Any]
+    pace: CommitPace | None
     result: Any = None
     error: Exception | None = None
+
+    @property
+    def until(self) -> float:
+        return self.pace.until if self.pace else 0.0
 
 
 class Writer:
@@ -52,8 +73,17 @@ class Writer:
         self._lock = threading.Lock()  # no job is queued behind the stop marker
         self._thread: threading.Thread | None = None
         self._broken: StoreUnavailable | None = None
+        self._held: list[_Job] = []  # until their pace allows it; of the thread
+        #: At least so long between two commits of the jobs of a pace.
+        self.pace_seconds = PACE_SECONDS
+        #: Rows that events change, as of the last commit.
+        self.rows = RowCache()
+        #: Called first in each transaction; raises StoreUnavailable if this server must not write.
+        self.fence: Callable[[Connection], None] = lambda connection: None
         #: Seconds of the last group from BEGIN to COMMIT; None before the first.
         self.commit_seconds: float | None = None
+        #: Bytes that the store used after the last retention pass; None before the first.
+        self.store_bytes: int | None = None
 
     @property
     def engine(self) -> Engine:
@@ -73,13 +103,18 @@ class Writer:
             self._waiting.put(None)
             thread.join(timeout)
 
-    def submit(self, work: Callable[[Connection], T], then: Callable[[T], None] | None = None) -> Future[T]:
-        """Run `work` in the next group; the future resolves after COMMIT.
+    def submit(
+        self,
+        work: Callable[[Connection], T],
+        then: Callable[[T], None] | None = None,
+        pace: CommitPace | None = None,
+    ) -> Future[T]:
+        """Run `work` in the next group, or when `pace` allows it; the future resolves after COMMIT.
 
         `then(result)` is called in the writer's thread after COMMIT and before the future resolves, in the order of
         the submissions. State in memory that mirrors the store is changed there.
         """
-        job = _Job(work, then, Future())
+        job = _Job(work, then, Future(), pace)
         with self._lock:
             if self._broken is not None:
                 job.future.set_exception(self._broken)
@@ -121,22 +156,39 @@ class Writer:
                 self._write_group(group)
 
     def _collect(self) -> tuple[list[_Job], bool]:
-        """Wait for a job, then take the others that wait; True if the stop marker was among them."""
-        group: list[_Job] = []
-        item = self._waiting.get()
-        while item is not None:
-            if item.future.set_running_or_notify_cancel():
-                group.append(item)
-            if len(group) >= self._max_group:
-                return group, False
-            try:
+        """Wait until a job is due, then take all that may be written with it; True if the stop marker was among them."""
+        stopping = self._receive()
+        now = time.monotonic()
+        if stopping:
+            group = self._held
+        elif any(job.until <= now for job in self._held):
+            group = [job for job in self._held if job.until <= now or (job.pace and job.pace.joins)]
+        else:
+            group = []
+        self._held = [job for job in self._held if job not in group]
+        return group, stopping
+
+    def _receive(self) -> bool:
+        """Wait for a job or until one is due, then take the others; True after the stop marker."""
+        wait: float | None = None
+        if self._held:
+            wait = max(0.0, min(job.until for job in self._held) - time.monotonic())
+        try:
+            item = self._waiting.get(timeout=wait)
+            while item is not None:
+                if item.future.set_running_or_notify_cancel():
+                    self._held.append(item)
+                if len(self._held) >= self._max_group:
+                    return False
                 item = self._waiting.get_nowait()
-            except queue.Empty:
-                return group, False
-        return group, True
+        except queue.Empty:
+            return False
+        return True
 
     def _write_group(self, group: list[_Job]) -> None:
         started = time.perf_counter()
+        for pace in {job.pace for job in group if job.pace}:
+            pace.until = time.monotonic() + self.pace_seconds
         try:
             if self._broken is not None:
                 raise self._broken
@@ -155,17 +207,19 @@ class Writer:
 
     def _commit(self, group: list[_Job]) -> None:
         with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            self.fence(connection)
             for job in group:
                 _run_job(connection, job)
 
     def _unavailable(self, error: DBAPIError) -> StoreUnavailable:
         failure = unavailable(error)
-        if is_fatal(error):
+        if isinstance(failure, StoreDamaged):
             self._broken = failure
         log.error("%s", failure)
         return failure
 
     def _fail(self, group: list[_Job], error: StoreUnavailable) -> None:
+        self.rows.clear()
         for job in group:
             job.future.set_exception(job.error or error)
 

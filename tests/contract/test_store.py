@@ -143,13 +143,19 @@ def test_the_latest_progress_is_spark_s_own_json(harness: StoreHarness) -> None:
     harness.accept(driver.progress("q1", "r1", 0), driver.progress("q1", "r1", 1))
     assert harness.read(queries.latest_progress, "q1")["batchId"] == 1
     assert harness.read(queries.latest_progress, "nobody") is None
+    assert harness.read(queries.report_of, "q1", "r1", 0)["batchId"] == 0
+    for other in (("q1", "r1", 2), ("q1", "r2", 0), ("q2", "r1", 0)):
+        assert harness.read(queries.report_of, *other) is None
 
 
 def test_verdicts_are_recorded_newest_first(harness: StoreHarness) -> None:
     harness.accept(Driver().started("q1", "r1"))
-    for at, status in ((1.0, "starting"), (2.0, "running")):
-        harness.write(queries.record_status, "q1", at, status, f"it is {status}")
-    harness.write(queries.record_status, "nobody", 3.0, "running", "")
+    changes = [("q1", 1.0, "starting"), ("q1", 2.0, "running"), ("nobody", 3.0, "running")]
+    rows = [
+        {"query_id": id, "at": at, "status": status, "reason": f"it is {status}"}
+        for id, at, status in changes
+    ]
+    harness.write(queries.record_statuses, rows)
     assert harness.read(queries.status_changes, "q1", 10) == [
         {"at": 2.0, "status": "running", "reason": "it is running"},
         {"at": 1.0, "status": "starting", "reason": "it is starting"},

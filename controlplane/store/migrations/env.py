@@ -2,7 +2,17 @@
 
 from alembic import context
 
-from controlplane.store.tables import metadata
+from controlplane.store import series  # noqa: F401 - its table is part of the metadata
+from controlplane.store.shared.lease import metadata
+from controlplane.store.supervision import (  # noqa: F401
+    apps,
+    bulk_actions,
+    checkpoint_leases,
+    desired,
+    incidents,
+    ledger,
+    policies,
+)
 
 context.configure(
     connection=context.config.attributes["connection"],

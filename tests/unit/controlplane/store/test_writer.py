@@ -23,7 +23,7 @@ from sqlalchemy.exc import (
 from controlplane.errors import StoreUnavailable
 from controlplane.store import audit, engine
 from controlplane.store.tables import counters
-from controlplane.store.writer import Writer
+from controlplane.store.writer import CommitPace, Writer
 from tests.stores import StoreHarness, sqlite_harness
 
 
@@ -164,9 +164,9 @@ def test_a_damaged_file_stops_confirmation_of_every_batch(harness: StoreHarness,
     ]
     held.release()
     for future in futures:
-        with pytest.raises(StoreUnavailable, match="restart the server"):
+        with pytest.raises(StoreUnavailable, match="damaged"):
             future.result(10)
-    with pytest.raises(StoreUnavailable, match="restart the server"):
+    with pytest.raises(StoreUnavailable, match="damaged"):
         harness.writer.write(put("later"))
     assert names(harness) == set()
 
@@ -268,3 +268,50 @@ def test_readers_see_nothing_of_what_is_not_committed(harness: StoreHarness) -> 
     gate.set()
     future.result(10)
     assert len(harness.read(audit.read, 10)) == 1
+
+
+def test_paced_jobs_share_a_commit_and_one_after_a_pause_does_not_wait(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[int] = []
+    real = Writer._commit
+    monkeypatch.setattr(
+        Writer, "_commit", lambda self, group: (commits.append(len(group)), real(self, group))[1]
+    )
+    harness.writer.pace_seconds = 1_000.0
+    pace = CommitPace()
+    harness.writer.submit(put("first"), pace=pace).result(10)
+    paced = [harness.writer.submit(put(f"paced {n}"), pace=pace) for n in range(3)]
+    harness.writer.submit(put("urgent")).result(10)
+    assert all(future.done() for future in paced)
+    assert commits == [1, 4]
+
+
+def test_jobs_that_do_not_join_leave_the_commits_of_others_and_their_pace_alone(
+    harness: StoreHarness,
+) -> None:
+    harness.writer.pace_seconds = 1_000.0
+    flood, calm = CommitPace(joins=False), CommitPace()
+    harness.writer.submit(put("flood"), pace=flood).result(10)
+    held = harness.writer.submit(put("more of it"), pace=flood)
+    harness.writer.submit(put("calm"), pace=calm).result(10)
+    harness.writer.submit(put("urgent")).result(10)
+    assert not held.done()
+    harness.writer.stop()
+    assert held.done()
+
+
+def test_a_paced_job_is_written_when_its_pause_is_over(harness: StoreHarness) -> None:
+    harness.writer.pace_seconds, pace = 0.01, CommitPace()
+    for name in ("first", "second"):
+        harness.writer.submit(put(name), pace=pace).result(10)
+    assert names(harness) >= {"first", "second"}
+
+
+def test_a_paced_job_is_written_when_the_writer_stops(harness: StoreHarness) -> None:
+    harness.writer.pace_seconds, pace = 1_000.0, CommitPace()
+    harness.writer.submit(put("first"), pace=pace).result(10)
+    waiting = harness.writer.submit(put("second"), pace=pace)
+    harness.writer.stop()
+    assert waiting.done()
+    assert names(harness) >= {"first", "second"}

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane.records import References, UnitOfWork
+from controlplane.records import AgentRow, References, UnitOfWork, changed
 from controlplane.store.rows import (
     agent_row,
     agent_values,
@@ -24,6 +24,9 @@ from controlplane.store.rows import (
     select_runs,
 )
 from controlplane.store.tables import agents, queries, runs
+from controlplane.store.writing.bulk import BulkStatement
+
+T = TypeVar("T")
 
 # Statements are built once, as building one costs more than running it.
 _AGENTS = sa.select(agents).where(agents.c.agent.in_(sa.bindparam("ids", expanding=True)))
@@ -39,7 +42,8 @@ _RUNS_OF_AGENTS = select_runs().where(
 )
 _INSERTS = {table: sa.insert(table).returning(table.c.key) for table in (agents, queries, runs)}
 _UPDATES = {
-    table: sa.update(table).where(table.c.key == sa.bindparam("row_key")) for table in (agents, queries, runs)
+    table: BulkStatement(sa.update(table).where(table.c.key == sa.bindparam("row_key")))
+    for table in (agents, queries, runs)
 }
 
 
@@ -52,9 +56,13 @@ def load(connection: Connection, references: References) -> UnitOfWork:
     for row in _found(connection, _QUERIES, query_ids):
         work.queries[row["query_id"]] = query_row(row)
     agent_ids = references.agents | {row.run.agent for row in work.runs.values()}
-    for row in _found(connection, _AGENTS, agent_ids):
-        work.agents[row["agent"]] = agent_row(row)
+    work.agents.update(load_agents(connection, agent_ids))
     return work
+
+
+def load_agents(connection: Connection, ids: Iterable[str]) -> dict[str, AgentRow]:
+    """The known ones of these agents, by id."""
+    return {row["agent"]: agent_row(row) for row in _found(connection, _AGENTS, ids)}
 
 
 def _found(connection: Connection, statement: sa.Select[Any], ids: Iterable[str]) -> Iterable[sa.RowMapping]:
@@ -92,35 +100,48 @@ def save(connection: Connection, work: UnitOfWork) -> None:
 
 
 def _save_agents(connection: Connection, work: UnitOfWork) -> None:
-    changed = [row for name, row in work.agents.items() if name in work.changed]
-    for row in changed:
+    old: list[dict[str, Any]] = []
+    for name, row in _changed(work, work.agents):
         if row.agent.key == 0:
             key = _insert(connection, agents, agent_values(row))
-            work.agents[row.agent.agent] = replace(row, agent=replace(row.agent, key=key))
-    _update(connection, agents, [agent_values(row) for row in changed if row.agent.key])
+            work.agents[name] = replace(row, agent=replace(row.agent, key=key))
+        else:
+            old.append(agent_values(row, work.before[name]) | {"row_key": row.agent.key})
+    _update(connection, agents, old)
 
 
 def _save_queries(connection: Connection, work: UnitOfWork) -> None:
-    changed = [row for name, row in work.queries.items() if name in work.changed]
-    for row in changed:
+    old: list[dict[str, Any]] = []
+    for name, row in _changed(work, work.queries):
         if row.key == 0:
-            work.queries[row.query_id] = replace(row, key=_insert(connection, queries, query_values(row)))
-    _update(connection, queries, [query_values(row) for row in changed if row.key])
+            work.queries[name] = replace(row, key=_insert(connection, queries, query_values(row)))
+        else:
+            old.append(query_values(row, work.before[name]) | {"row_key": row.key})
+    _update(connection, queries, old)
 
 
 def _save_runs(connection: Connection, work: UnitOfWork) -> None:
     old: list[dict[str, Any]] = []
-    for name, row in list(work.runs.items()):
-        if name not in work.changed:
-            continue
-        keys = work.queries[row.run.query_id].key, work.agents[row.run.agent].agent.key
-        values = run_values(row, *keys)
-        if row.run.key == 0:
-            key = _insert(connection, runs, values)
-            work.runs[name] = replace(row, run=replace(row.run, key=key))
+    for name, row in _changed(work, work.runs):
+        known = None if row.run.key == 0 else work.before[name]
+        values = run_values(row, known)
+        run = row.run
+        for id_name, key_name, key_of in (
+            ("query_id", "query_key", lambda query_id: work.queries[query_id].key),
+            ("agent", "agent_key", lambda agent: work.agents[agent].agent.key),
+        ):
+            if id_name in values:
+                values[key_name] = key_of(values.pop(id_name))
+        if known is None:
+            run = replace(run, key=_insert(connection, runs, values))
         else:
-            old.append(values)
+            old.append(values | {"row_key": run.key})
+        work.runs[name] = changed(row, run=run, stored_event_at=row.last_event_at)
     _update(connection, runs, old)
+
+
+def _changed(work: UnitOfWork, rows: dict[str, T]) -> list[tuple[str, T]]:
+    return [(name, row) for name, row in rows.items() if name in work.changed]
 
 
 def _insert(connection: Connection, table: sa.Table, values: dict[str, Any]) -> int:
@@ -129,7 +150,10 @@ def _insert(connection: Connection, table: sa.Table, values: dict[str, Any]) -> 
 
 
 def _update(connection: Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+    """Write the values that differ: one statement for each set of columns."""
+    alike: dict[frozenset[str], list[dict[str, Any]]] = {}
     for row in rows:
-        row["row_key"] = row.pop("key")
-    if rows:
-        connection.execute(_UPDATES[table], rows)
+        alike.setdefault(frozenset(row), []).append(row)
+    for columns, group in alike.items():
+        if len(columns) > 1:
+            _UPDATES[table].run(connection, group)
