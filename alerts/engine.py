@@ -18,15 +18,18 @@ import numpy as np
 from alerts import state
 from alerts.errors import AlertsError
 from alerts.matching.labels import Labels, Matcher, matches
+from alerts.promql.dense import DenseSeries, DenseSource
 from alerts.promql.evaluator import LOOKBACK_SECONDS
 from alerts.promql.evaluator import evaluate as evaluate_promql
+from alerts.promql.label_sets import LabelSets
 from alerts.promql.series import METRIC_NAME, Sample, Scalar, Series, SeriesSource, Vector
+from alerts.promql.shared_results import SharedResults
 from alerts.promql.syntax.nodes import Node
 from alerts.promql.syntax.parser import parse
 from alerts.rules.model import Rule, RuleGroup, RuleKind
 from alerts.state import Alert, Alerts, AlertState, TemplateContext, Transition
 
-Evaluate = Callable[[Any, SeriesSource, float, float], Any]
+Evaluate = Callable[..., Any]
 #: Alerts of each rule of a group, in the order of the rules.
 States = Sequence[Alerts]
 
@@ -78,15 +81,19 @@ def evaluate_group(
     lookback: float = LOOKBACK_SECONDS,
     evaluate: Evaluate = evaluate_promql,
     clock: Callable[[], float] = time.perf_counter,
+    shared: SharedResults | None = None,
 ) -> GroupResult:
     """Evaluate the rules of a group at `now` (Unix seconds) over `source`, given their previous alerts.
 
     `lookback`: maximum age (seconds) of a series' last sample; a source on a fixed grid, where a gap means that
-    the series ended, passes little more than one step. A failing rule does not stop those after it.
+    the series ended, passes little more than one step. `shared`: results that rules of several groups share, over
+    this source at this time. A failing rule does not stop those after it.
     Rules without an entry in `states` start with no alerts.
     """
     base = context or TemplateContext()
-    seen = _Overlay(source)
+    seen = _Overlay(source, shared)
+    if shared is not None:
+        evaluate = partial(evaluate, shared=shared)
     query = partial(_queried, seen, now, lookback)
     group_context = TemplateContext(base.external_labels, base.external_url, group.labels, query)
     began = clock()
@@ -98,6 +105,7 @@ def evaluate_group(
         result = _evaluated(rule, before, group, now, group_context, value)
         results.append(_timed(result, clock() - started))
         seen.add(result.recorded)
+    seen.close()
     return GroupResult(group, now, tuple(results), clock() - began)
 
 
@@ -191,13 +199,39 @@ def _series(labels: Labels, value: float, at: float) -> Series:
 
 @dataclass
 class _Overlay:
-    """A source overlaid with the series recorded during this evaluation."""
+    """A source overlaid with the series recorded during this evaluation, and the results shared over it."""
 
     source: SeriesSource
+    shared: SharedResults | None = None
     recorded: list[Series] = field(default_factory=list)
+    names: frozenset[str] = frozenset()
+    arrays: DenseSource | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.arrays = self.source if isinstance(self.source, DenseSource) else None
 
     def add(self, series: Sequence[Series]) -> None:
         self.recorded.extend(series)
+        names = frozenset(new.labels[METRIC_NAME] for new in series)
+        self.names |= names
+        if self.shared is not None and names:
+            self.shared.forget(names)
+
+    def close(self) -> None:
+        """Forget the shared results that read the recorded series: other groups read the source alone."""
+        if self.shared is not None and self.names:
+            self.shared.forget(self.names)
+
+    @property
+    def label_sets(self) -> LabelSets:
+        """The numbers of the source's labels."""
+        return LabelSets() if self.arrays is None else self.arrays.label_sets
+
+    def dense(self, matchers: Sequence[Matcher], start: float, end: float) -> DenseSeries | None:
+        named = {matcher.value for matcher in matchers if matcher.name == METRIC_NAME}
+        if self.arrays is None or not named.isdisjoint(self.names):
+            return None
+        return self.arrays.dense(matchers, start, end)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         stored = list(self.source.select(matchers, start, end))

@@ -40,7 +40,8 @@ class Alert:
     """An alert of a rule. Times are Unix seconds; None: not yet.
 
     `labels` identify it and include `alertname` and the rule's labels. `gone_since`: since then the condition
-    no longer holds and only `keep_firing_for` keeps the alert firing.
+    no longer holds and only `keep_firing_for` keeps the alert firing. `generator_url`: link to the origin of an alert
+    that another program posted.
     """
 
     rule: str
@@ -52,6 +53,7 @@ class Alert:
     fired_at: float | None = None
     resolved_at: float | None = None
     gone_since: float | None = None
+    generator_url: str = ""
 
     @property
     def fingerprint(self) -> str:

@@ -1,8 +1,8 @@
 """Runs files in Prometheus' promqltest language against `alerts.promql`: `python -m tests.promqltest FILE…`.
 
 Prints every failure with file and line, and last `N passed, N failed, N skipped`; a skip names an unsupported
-construct. Exit code 1 when something failed. What the language has: `load`, `clear`, `eval instant at`,
-`eval range from … to … step …`, their older forms `eval_fail` and `eval_ordered`, and `expect` lines.
+construct. Exit code 1 when something failed, 2 when a file could not be opened. What the language has: `load`, `clear`,
+`eval instant at`, `eval range from … to … step …`, their older forms `eval_fail` and `eval_ordered`, and `expect` lines.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,7 +86,8 @@ class Run:
             if command.text.startswith("eval"):
                 self._judge(command)
             elif command.text.startswith("load"):
-                self._load(command)
+                with self._understood(command):
+                    self._load(command)
             elif command.text == "clear":
                 self.series.clear()
                 self.histograms.clear()
@@ -93,15 +95,24 @@ class Run:
                 self._failed(command, "no command of the language")
 
     def _judge(self, command: Command) -> None:
+        with self._understood(command):
+            try:
+                problem = self._evaluate(command)
+            except Skipped as reason:
+                self.skipped[str(reason)] += 1
+                return
+            if problem:
+                self._failed(command, problem)
+            else:
+                self.counts["passed"] += 1
+
+    @contextmanager
+    def _understood(self, command: Command) -> Iterator[None]:
+        """A line that cannot be read is a failure, so that no file passes because of it."""
         try:
-            problem = self._evaluate(command)
-        except Skipped as reason:
-            self.skipped[str(reason)] += 1
-            return
-        if problem:
-            self._failed(command, problem)
-        else:
-            self.counts["passed"] += 1
+            yield
+        except (ValueError, IndexError, StopIteration, AssertionError, PromQLError) as error:
+            self._failed(command, f"cannot be read: {error}")
 
     def _failed(self, command: Command, problem: str) -> None:
         self.counts["failed"] += 1
@@ -205,11 +216,11 @@ def commands(text: str) -> Iterator[Command]:
         bare = line.strip()
         if not bare or bare.startswith("#"):
             continue
-        if re.match(r"(eval|load|clear)", line):
+        if re.match(r"(eval|load|clear)", line) or current is None:
             if current:
                 yield current
             current = Command(number, bare)
-        elif current:
+        else:
             current.below.append(line.lstrip() if "expect string" in line else bare)
     if current:
         yield current
@@ -316,11 +327,18 @@ def alike(item: float, other: float) -> bool:
 
 
 def main(paths: list[str]) -> int:
+    if not paths:
+        print("usage: python -m tests.promqltest FILES…", file=sys.stderr)
+        return 2
     counts: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     for path in paths:
         run = Run(Path(path))
-        run.all()
+        try:
+            run.all()
+        except (OSError, UnicodeDecodeError) as error:
+            print(f"{path}: {error}", file=sys.stderr)
+            return 2
         counts += run.counts
         skipped += run.skipped
     for construct, number in skipped.most_common():

@@ -20,6 +20,8 @@ from alerts.errors import PatternError
 
 #: Memory of one compiled pattern: a program of some 40,000 instructions and its cached states.
 MAX_PATTERN_MEMORY_BYTES = 1 << 20
+#: Characters of a label that `label_replace` expands.
+MAX_EXPANDED = 1 << 20
 
 #: `$$`, `${name}` or `$name`; Go's names are letters, digits and underscores.
 _REFERENCE = re.compile(r"\$(?:\$|\{(\w+)\}|(\w+))")
@@ -75,7 +77,7 @@ def compile_replacement(pattern: str, template: str) -> Callable[[str], str | No
 
     def replaced(text: str) -> str | None:
         found = compiled.fullmatch(_utf8(text).decode())
-        return None if found is None else _expand(template, found, groups, names)
+        return None if found is None else _expand(template, found, groups, names, MAX_EXPANDED)
 
     return replaced
 
@@ -94,7 +96,7 @@ def replace_all(pattern: str, template: str, text: str, max_length: int) -> str:
     for found in compiled.finditer(text):
         part = text[end : found.start()]
         if found.end() > end or found.start() == 0:  # no empty match right behind another match
-            part += _expand(template, found, groups, names)
+            part += _expand(template, found, groups, names, max_length)
         parts.append(part)
         length, end = length + len(part), found.end()
         if length > max_length:
@@ -105,18 +107,29 @@ def replace_all(pattern: str, template: str, text: str, max_length: int) -> str:
     return "".join(parts)
 
 
-def _expand(template: str, found: Match, groups: int, names: dict[str, int]) -> str:
-    """Go's `Regexp.Expand`: an unknown group is empty, and a `$` before no name stands for itself."""
+def _expand(template: str, found: Match, groups: int, names: dict[str, int], max_length: int) -> str:
+    """Go's `Regexp.Expand`: an unknown group is empty, and a `$` before no name stands for itself.
 
-    def value(reference: re.Match[str]) -> str:
-        name = reference[1] or reference[2]
+    ValueError where the groups exceed `max_length`.
+    """
+    length = 0
+
+    def bounded(reference: re.Match[str]) -> str:
+        nonlocal length
+        text = value(reference[1] or reference[2])
+        length += len(text)
+        if length > max_length:
+            raise ValueError(f"the replaced text is longer than {max_length} characters")
+        return text
+
+    def value(name: str | None) -> str:
         if name is None:
             return "$"
         if _NUMBER.fullmatch(name):
             return (found[int(name)] or "") if int(name) <= groups else ""
         return (found[name] or "") if name in names else ""
 
-    return _REFERENCE.sub(value, template)
+    return _REFERENCE.sub(bounded, template)
 
 
 def _utf8(text: str) -> bytes:

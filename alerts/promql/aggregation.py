@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from alerts.matching.labels import Labels, label_hash
+from alerts.matching.labels import label_hash
 from alerts.promql import sums
 from alerts.promql.annotations import Annotations, check_quantile
 from alerts.promql.errors import OperationError
 from alerts.promql.functions.relabeling import is_label_name
+from alerts.promql.label_sets import Flags, Groups, Integers, LabelColumn
 from alerts.promql.limits import EvaluationBudget
 from alerts.promql.quantiles import quantiles
-from alerts.promql.rows import Flags, Groups, Integers, SampleRows, by, go_float, no_rows, without
+from alerts.promql.rows import SampleRows, go_float, no_rows
 from alerts.promql.series import Floats
 from alerts.promql.syntax.nodes import Aggregation
 
@@ -23,7 +24,7 @@ from alerts.promql.syntax.nodes import Aggregation
 class Stack:
     """Rows sorted by group; `starts` are the index of each group's first row."""
 
-    labels: Sequence[Labels]
+    labels: LabelColumn
     rows: SampleRows
     group: Integers
     starts: Integers
@@ -58,14 +59,14 @@ def aggregate(
     annotations: Annotations,
 ) -> SampleRows:
     """Evaluate an aggregation. `parameter`: one number per step, or the label name of `count_values`."""
-    names, grouping = node.labels, without if node.without else by
+    names = node.labels
     if isinstance(parameter, str):
         rows, names = _valued(rows, parameter, budget), names if node.without else (*names, parameter)
     if node.operator == "quantile" and node.parameter and isinstance(parameter, np.ndarray):
         check_quantile(parameter, node.parameter, annotations)
     if not len(rows):
         return no_rows(rows.steps)
-    stack = _stacked(rows, grouping(names))
+    stack = _stacked(rows, rows.labels.without(names) if node.without else rows.labels.by(names))
     match node.operator, parameter:
         case "topk" | "bottomk", np.ndarray():
             return _chosen(stack, parameter, largest=node.operator == "topk")
@@ -80,13 +81,12 @@ def aggregate(
     return SampleRows(stack.labels, values, stack.counts() > 0)
 
 
-def _stacked(rows: SampleRows, grouping: Callable[[Labels], Labels]) -> Stack:
-    labels = [grouping(own) for own in rows.labels]
-    groups = Groups(frozenset(grouped.items()) for grouped in labels)
+def _stacked(rows: SampleRows, labels: LabelColumn) -> Stack:
+    groups = Groups(labels)
     order = np.argsort(groups.of, kind="stable")
     group = groups.of[order]
     starts = np.searchsorted(group, np.arange(len(groups)))
-    return Stack([labels[i] for i in groups.first], rows.take(order), group, starts)
+    return Stack(labels.take(groups.first), rows.take(order), group, starts)
 
 
 # -- one value for each group ------------------------------------------------------------------------
@@ -201,15 +201,17 @@ def _valued(rows: SampleRows, name: str, budget: EvaluationBudget) -> SampleRows
     """One row per distinct value of a row, with the value as label `name`."""
     if not is_label_name(name):
         raise OperationError(f"invalid label name {name!r} in count_values()")
-    labels: list[Labels] = []
+    numbers: list[int] = []
     lines: list[Flags] = []
-    for row, own in enumerate(rows.labels):
-        texts = [go_float(value) for value in rows.values[row]]
-        here = np.array(texts)
-        for text in dict.fromkeys(here[rows.present[row]].tolist()):
-            labels.append({**own, name: text})
-            lines.append(rows.present[row] & (here == text))
-        budget.hold(len(lines), rows.steps)
-        budget.tick()
-    present = np.array(lines, bool).reshape(len(lines), rows.steps)
-    return SampleRows(labels, np.zeros(present.shape), present)
+    for own, values, present in zip(rows.labels, rows.values, rows.present, strict=True):
+        distinct, of = np.unique(values[present].view(np.int64), return_inverse=True)  # -0 is not 0
+        budget.hold(len(lines) + len(distinct), rows.steps)
+        for index, value in enumerate(distinct.view(np.float64).tolist()):
+            budget.tick()
+            numbers.append(rows.labels.sets.number({**own, name: go_float(value)}))
+            line = np.zeros(rows.steps, bool)
+            line[present] = of == index
+            lines.append(line)
+    there = np.array(lines, bool).reshape(len(lines), rows.steps)
+    labels = LabelColumn(rows.labels.sets, np.array(numbers, np.int64))
+    return SampleRows(labels, np.zeros(there.shape), there)

@@ -52,9 +52,8 @@ class Annotations:
         """Note a histogram whose buckets had to be corrected."""
         self._inform(_MONOTONICITY + _of_metric(labels), at)
 
-    def possibly_not_a_counter(self, labels: Labels, at: Node) -> None:
+    def possibly_not_a_counter(self, name: str, at: Node) -> None:
         """Note a rate of a metric that is not named like a counter."""
-        name = labels.get(METRIC_NAME, "")
         if name and not name.endswith(_COUNTER_SUFFIXES):
             suffixes = "/".join(_COUNTER_SUFFIXES)
             self._inform(f'metric might not be a counter, name does not end in {suffixes}: "{name}"', at)

@@ -17,23 +17,25 @@ from alerts.matching.labels import Matcher
 from alerts.promql import operators
 from alerts.promql.aggregation import aggregate
 from alerts.promql.annotations import Annotations
+from alerts.promql.dense import DenseRange, DenseSeries, DenseSource
 from alerts.promql.errors import EvaluationError, LimitError, LimitExceeded, OperationError
 from alerts.promql.functions import dispatch, extended, info
-from alerts.promql.functions.dispatch import Inner
+from alerts.promql.functions.dispatch import Argument, Inner
+from alerts.promql.functions.over_time import OVER_TIME
+from alerts.promql.label_sets import Integers, LabelSets
 from alerts.promql.limits import DEFAULT_LIMITS, EvaluationBudget, Limits
-from alerts.promql.rows import Integers, SampleRows, no_rows, single_row
+from alerts.promql.results import matrix, matrix_of_windows, vector
+from alerts.promql.rows import SampleRows, no_rows, single_row
 from alerts.promql.series import (
     Floats,
     Matrix,
-    Sample,
     Scalar,
-    Series,
     SeriesSource,
     String,
     Value,
-    Vector,
     is_stale,
 )
+from alerts.promql.shared_results import SharedResults
 from alerts.promql.syntax.literals import MAX_TIMESTAMP_SECONDS
 from alerts.promql.syntax.nodes import (
     Aggregation,
@@ -66,20 +68,21 @@ def evaluate(
     limits: Limits = DEFAULT_LIMITS,
     default_step: float = DEFAULT_STEP_SECONDS,
     annotations: Annotations | None = None,
+    shared: SharedResults | None = None,
 ) -> Value:
     """Evaluate an expression at one time (Unix seconds). Raises EvaluationError or LimitError.
 
-    `annotations` collects what the expression is to be warned of.
+    `annotations` collects what to warn of; `shared`: results of subexpressions of other expressions, without warnings.
     """
     steps = np.array([_moment(node, at)], np.int64)
     clock = _Clock(int(steps[0]), int(steps[0]), 0, lookback, default_step)
-    evaluation = _Evaluation(source, EvaluationBudget(limits), clock, annotations or Annotations())
-    found = evaluation.value(node, steps)
+    evaluation = _Evaluation(source, EvaluationBudget(limits), clock, annotations or Annotations(), shared)
+    found = evaluation.result(node, steps)
     match found:
         case SampleRows():
-            return _vector(found)
+            return vector(found)
         case Windows():
-            return _matrix_of_windows(found)
+            return matrix_of_windows(found)
         case str():
             return String(found)
     return Scalar(float(found[0]))
@@ -100,12 +103,12 @@ def evaluate_range(
     steps = _steps(node, _moment(node, start), _moment(node, end), _moment(node, step), limits.points)
     clock = _Clock(int(steps[0]), _moment(node, end), _moment(node, step), lookback, default_step)
     evaluation = _Evaluation(source, EvaluationBudget(limits), clock, annotations or Annotations())
-    found = evaluation.value(node, steps)
+    found = evaluation.result(node, steps)
     if isinstance(found, Windows | str):
         what = "range vector" if isinstance(found, Windows) else "string"
         message = f"invalid expression type {what} for range query, must be scalar or instant vector"
         raise EvaluationError(message, node.place.line, node.place.column)
-    return _matrix(found if isinstance(found, SampleRows) else single_row({}, found), steps)
+    return matrix(found if isinstance(found, SampleRows) else single_row({}, found), steps)
 
 
 def _milliseconds(seconds: float) -> int:
@@ -128,30 +131,6 @@ def _steps(node: Node, start: int, end: int, step: int, points: int) -> Integers
     return np.arange(start, end + 1, step, dtype=np.int64)
 
 
-# -- results ---------------------------------------------------------------------------------------
-
-
-def _vector(rows: SampleRows) -> Vector:
-    cells = zip(rows.labels, rows.values[:, 0].tolist(), rows.present[:, 0].tolist(), strict=True)
-    return Vector(Sample(labels, value) for labels, value, there in cells if there)
-
-
-def _matrix(rows: SampleRows, steps: Integers) -> Matrix:
-    times = steps / 1000
-    lines = zip(rows.labels, rows.values, rows.present, strict=True)
-    return Matrix(Series(labels, times[there], line[there]) for labels, line, there in lines if there.any())
-
-
-def _matrix_of_windows(windows: Windows) -> Matrix:
-    samples = windows.samples
-    pieces = zip(samples.labels, windows.begin[:, 0], windows.end[:, 0], strict=True)
-    return Matrix(
-        Series(labels, samples.times[begin:end] / 1000, samples.values[begin:end])
-        for labels, begin, end in pieces
-        if begin < end
-    )
-
-
 # -- evaluation -----------------------------------------------------------------------------------
 
 
@@ -170,16 +149,43 @@ class _Evaluation:
     """Evaluates one syntax tree. `steps` (milliseconds) differ between a query and its subqueries."""
 
     def __init__(
-        self, source: SeriesSource, budget: EvaluationBudget, clock: _Clock, annotations: Annotations
+        self,
+        source: SeriesSource,
+        budget: EvaluationBudget,
+        clock: _Clock,
+        annotations: Annotations,
+        shared: SharedResults | None = None,
     ):
         self._source, self._budget, self._clock, self._annotations = source, budget, clock, annotations
+        self._shared = shared
+        self._sets = LabelSets() if shared is None else shared.label_sets
+        self._dense = source.dense if isinstance(source, DenseSource) else None
+
+    def result(self, node: Node, steps: Integers) -> Inner:
+        """The value of the whole expression at each step."""
+        with self._budget.current():
+            return self.value(node, steps)
 
     def value(self, node: Node, steps: Integers) -> Inner:
         """The value of a node at each step."""
         if isinstance(node, Binary):  # places its errors itself, link by link
             return self._chain(node, steps)
+        known = self._known(node, steps)
+        if known is not None:
+            return known
         with self._located(node):
-            return self._value(node, steps)
+            return self._remembered(node, steps, self._value(node, steps))
+
+    def _known(self, node: Node, steps: Integers) -> SampleRows | None:
+        """The result of the same subexpression of another expression, for an instant query."""
+        if self._shared is None or len(steps) != 1:
+            return None
+        return self._shared.find(node, (int(steps[0]), self._clock))
+
+    def _remembered(self, node: Node, steps: Integers, found: Inner) -> Inner:
+        if self._shared is not None and len(steps) == 1 and isinstance(found, SampleRows):
+            self._shared.remember(node, (int(steps[0]), self._clock), found)
+        return found
 
     @contextmanager
     def _located(self, node: Node) -> Iterator[None]:
@@ -200,6 +206,8 @@ class _Evaluation:
             case StringLiteral():
                 return node.value
             case Selector():
+                if node.range is None and (dense := self._dense_series(node, steps)) is not None:
+                    return dense.newest()
                 windows = self._selected(node, steps)
                 if node.range is not None:
                     return windows
@@ -209,17 +217,15 @@ class _Evaluation:
             case Subquery():
                 return self._subquery(node, steps)
             case Negation():
-                inner = self.value(node.inner, steps)
-                return _negated(inner)
+                return _negated(self.value(node.inner, steps))
             case Aggregation():
                 parameter = None if node.parameter is None else self.value(node.parameter, steps)
                 assert not isinstance(parameter, SampleRows | Windows)
                 rows = self._rows(node.inner, steps)
                 return aggregate(node, rows, parameter, self._budget, self._annotations)
-            case Binary():
-                return self._chain(node, steps)
             case Call():
                 return self._call(node, steps)
+        raise AssertionError(node)
 
     def _rows(self, node: Node, steps: Integers) -> SampleRows:
         found = self.value(node, steps)
@@ -234,17 +240,45 @@ class _Evaluation:
         length = lookback if node.range is None else _milliseconds(node.range)
         before = lookback if node.edges is not None and node.range is not None else 0
         after = lookback if node.edges is RangeEdges.SMOOTHED else 0
-        series = self._select(node.matchers, int(until.min()) - length - before, int(until.max()) + after)
-        self._budget.hold(len(series), len(steps))
-        samples = Samples.of_series(series, marks=node.range is None)
+        edges = int(until.min()) - length - before, int(until.max()) + after
+        samples = self._samples(node.matchers, *edges, marks=node.range is None)
+        self._budget.hold(len(samples.labels), len(steps))
         if node.edges is None:
             return Windows.over(samples, until, steps, length)
         return extended.windows(samples, until, steps, length, before, after)
 
-    def _select(self, matchers: Sequence[Matcher], start: int, end: int) -> Sequence[Series]:
+    def _samples(self, matchers: Sequence[Matcher], start: int, end: int, marks: bool) -> Samples:
+        dense = self._dense_between(matchers, start, end)
+        if dense is not None:
+            self._budget.read(len(dense.labels), dense.values.size)
+            return dense.samples(marks)
         series = self._source.select(matchers, start / 1000, end / 1000)
         self._budget.read(len(series), sum(len(found.times) for found in series))
-        return series
+        return Samples.of_series(series, marks, self._sets)
+
+    def _dense_between(self, matchers: Sequence[Matcher], start: int, end: int) -> DenseSeries | None:
+        found = None if self._dense is None else self._dense(matchers, start / 1000, end / 1000)
+        if found is None:
+            return None
+        self._budget.read(len(found.labels), 0)  # nothing is copied
+        return replace(found, labels=found.labels.within(self._sets))
+
+    def _dense_series(self, node: Selector, steps: Integers) -> DenseSeries | None:
+        """The series of a selector at one time as an array, if the source has them so."""
+        if self._dense is None or len(steps) != 1 or node.edges is not None:
+            return None
+        until = int(self._shifted(node.shift, steps)[0])
+        length = _milliseconds(self._clock.lookback if node.range is None else node.range)
+        return self._dense_between(node.matchers, until - length, until)
+
+    def _range(self, node: Node, steps: Integers) -> Argument:
+        """An argument of a function of range vectors."""
+        if isinstance(node, Selector) and node.range is not None:
+            found = self._dense_series(node, steps)
+            if found is not None:
+                until = int(self._shifted(node.shift, steps)[0])
+                return DenseRange.of(found, until, int(steps[0]), _milliseconds(node.range))
+        return self.value(node, steps)
 
     def _shifted(self, shift: Shift, steps: Integers) -> Integers:
         """Evaluation times shifted by `offset` and `@`."""
@@ -273,13 +307,21 @@ class _Evaluation:
     def _chain(self, node: Binary, steps: Integers) -> SampleRows | Floats:
         """The operations of a chain one after the other, from the left."""
         links = chain(node)
-        found = self.value(links[0].left, steps)
-        for link in links:
+        known, done = self._known_part(links, steps)
+        found: Inner = self.value(links[0].left, steps) if known is None else known
+        for link in links[done:]:
             right = self.value(link.right, steps)
             with self._located(link):
-                found = self._binary(link, found, right)
+                found = self._remembered(link, steps, self._binary(link, found, right))
         assert isinstance(found, SampleRows | np.ndarray)
         return found
+
+    def _known_part(self, links: Sequence[Binary], steps: Integers) -> tuple[SampleRows | None, int]:
+        """The result of the longest known beginning of a chain, and the number of its links."""
+        for done in range(len(links), 0, -1):
+            if (known := self._known(links[done - 1], steps)) is not None:
+                return known, done
+        return None, 0
 
     def _binary(self, node: Binary, first: Inner, second: Inner) -> SampleRows | Floats:
         match first, second:
@@ -305,14 +347,14 @@ class _Evaluation:
             return self._with_info(node, steps)
         if node.function in ("start", "end", "step", "range"):
             return np.full(len(steps), self._of_query(node.function))
-        values = [self.value(argument, steps) for argument in node.arguments]
+        of_argument = self._range if node.function in OVER_TIME else self.value
+        values = [of_argument(argument, steps) for argument in node.arguments]
         return dispatch.call(node, values, steps, self._budget, self._annotations)
 
     def _of_query(self, function: str) -> float:
         """`start()`, `end()`, `step()` and `range()`, in seconds."""
         clock = self._clock
-        milliseconds = {"start": clock.start, "end": clock.end, "step": clock.step}
-        return milliseconds.get(function, clock.end - clock.start) / 1000
+        return (clock.end - clock.start if function == "range" else getattr(clock, function)) / 1000
 
     def _with_info(self, node: Call, steps: Integers) -> SampleRows:
         """`info(v, selector)`: the data labels of info metrics, such as `target_info`, joined to v."""

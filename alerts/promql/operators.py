@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from alerts.matching.labels import Labels
 from alerts.promql.errors import OperationError
-from alerts.promql.limits import EvaluationBudget
-from alerts.promql.rows import (
-    Flags,
-    Groups,
-    Integers,
-    SampleRows,
-    by,
-    drop_metric_name,
-    no_rows,
-    stacked,
-    without,
-)
+from alerts.promql.label_sets import Flags, Groups, Integers, LabelColumn
+from alerts.promql.limits import EvaluationBudget, paced
+from alerts.promql.rows import SampleRows, no_rows, stacked
 from alerts.promql.series import Floats
 from alerts.promql.syntax.nodes import Binary, Matching
 
@@ -40,7 +31,6 @@ COMPARISON: dict[str, np.ufunc] = {
     ">=": np.greater_equal,
     "<=": np.less_equal,
 }
-Key = Callable[[Labels], Hashable]
 Pairs = tuple[Integers, Integers]
 
 
@@ -67,20 +57,20 @@ def with_scalar(node: Binary, rows: SampleRows, scalar: Floats, swapped: bool) -
 
 def sets(node: Binary, left: SampleRows, right: SampleRows) -> SampleRows:
     """Set operators `and`, `unless` and `or`, at each step."""
-    key = _key(node.matching or Matching())
+    matching = node.matching or Matching()
     if node.operator == "or":
-        extra = right.where(right.present & ~_covered(right, left, key))
-        return stacked([left, extra]).merged()
-    covered = _covered(left, right, key)
+        extra = right.where(right.present & ~_covered(right, left, matching))
+        return stacked(left, extra).merged()
+    covered = _covered(left, right, matching)
     return left.where(left.present & (covered if node.operator == "and" else ~covered))
 
 
-def _covered(rows: SampleRows, others: SampleRows, key: Key) -> Flags:
-    """Where a row's key is present on the other side."""
-    groups = Groups(key(labels) for labels in others.labels)
-    there = np.zeros((len(groups) + 1, rows.steps), bool)  # the last row: a key without partner
+def _covered(rows: SampleRows, others: SampleRows, matching: Matching) -> Flags:
+    """Where a row's match group is present on the other side."""
+    groups = Groups(_reduced(others.labels, matching))
+    there = np.zeros((len(groups) + 1, rows.steps), bool)  # the last row: a group without partner
     np.logical_or.at(there, groups.of, others.present)
-    return there[[groups.number.get(key(labels), -1) for labels in rows.labels]]
+    return there[groups.find(_reduced(rows.labels, matching))]
 
 
 # -- matching ----------------------------------------------------------------------------------------
@@ -93,16 +83,14 @@ def matched(node: Binary, left: SampleRows, right: SampleRows, budget: Evaluatio
     many, item = (right, left) if matching.group == "right" else (left, right)
     if not len(many) or not len(item):
         return no_rows(left.steps)
-    key = _key(matching)
-    keys = [key(labels) for labels in many.labels]
-    partners = Groups(key(labels) for labels in item.labels)
+    keys = _reduced(many.labels, matching)
+    partners = Groups(_reduced(item.labels, matching))
     _refuse_many(partners, item, many, matching)
-    pairs = of_many, of_one = _pairs(keys, partners, budget, left.steps)
+    pairs = of_many, of_one = _pairs(partners.find(keys), partners, budget, left.steps)
     met = many.present[of_many] & item.present[of_one]
     if matching.group is None:
-        _refuse_twice(Groups(keys[i] for i in of_many), met)
-    result_labels = _result_labels(node, matching)
-    labels = [result_labels(many.labels[i], item.labels[j]) for i, j in zip(of_many, of_one, strict=True)]
+        _refuse_twice(keys.repeated(of_many), met)
+    labels = _result_labels(node, matching, many, item, pairs)
     if matching.group is not None:
         _refuse_ambiguous(labels, met)
     values, holds = _combined(node, many, item, pairs, matching.group == "right")
@@ -110,38 +98,29 @@ def matched(node: Binary, left: SampleRows, right: SampleRows, budget: Evaluatio
     return SampleRows(labels, values, np.broadcast_to(present, values.shape)).where(present).merged()
 
 
+def _reduced(labels: LabelColumn, matching: Matching) -> LabelColumn:
+    """The match group of each row."""
+    return labels.by(matching.labels) if matching.on else labels.without(matching.labels)
+
+
 def _filled(matching: Matching, left: SampleRows, right: SampleRows) -> tuple[SampleRows, SampleRows]:
     """Both sides with the samples that `fill`, `fill_left` and `fill_right` add."""
-    reduce = by(matching.labels) if matching.on else without(matching.labels)
     return (
-        left if matching.fill_left is None else _with_missing(left, right, reduce, matching.fill_left),
-        right if matching.fill_right is None else _with_missing(right, left, reduce, matching.fill_right),
+        left if matching.fill_left is None else _with_missing(left, right, matching, matching.fill_left),
+        right if matching.fill_right is None else _with_missing(right, left, matching, matching.fill_right),
     )
 
 
-def _with_missing(
-    rows: SampleRows, others: SampleRows, reduce: Callable[[Labels], Labels], value: float
-) -> SampleRows:
+def _with_missing(rows: SampleRows, others: SampleRows, matching: Matching, value: float) -> SampleRows:
     """`rows` with `value` wherever a match group has samples only on the other side."""
-    added = [reduce(labels) for labels in others.labels]
-    groups = Groups(frozenset(labels.items()) for labels in added)
+    added = _reduced(others.labels, matching)
+    groups = Groups(added)
     wanted = groups.count(others.present) > 0
-    own = Groups(frozenset(reduce(labels).items()) for labels in rows.labels)
-    there = own.count(rows.present) > 0
-    for key, group in groups.number.items():
-        if (mine := own.number.get(key)) is not None:
-            wanted[group] &= ~there[mine]
-    labels = [added[first] for first in groups.first]
-    return stacked([rows, SampleRows(labels, np.full(wanted.shape, value), wanted).where(wanted)])
-
-
-def _key(matching: Matching) -> Key:
-    """The function from labels to match key."""
-    if matching.on:
-        names = matching.labels
-        return lambda labels: tuple(labels.get(name, "") for name in names)
-    strip = without(matching.labels)
-    return lambda labels: frozenset(strip(labels).items())
+    own = Groups(_reduced(rows.labels, matching))
+    there = np.vstack([own.count(rows.present) > 0, np.zeros((1, rows.steps), bool)])
+    wanted &= ~there[own.find(added.take(groups.first))]
+    labels = added.take(groups.first)
+    return stacked(rows, SampleRows(labels, np.full(wanted.shape, value), wanted).where(wanted))
 
 
 def _refuse_many(partners: Groups, rows: SampleRows, many: SampleRows, matching: Matching) -> None:
@@ -152,7 +131,7 @@ def _refuse_many(partners: Groups, rows: SampleRows, many: SampleRows, matching:
     if meet.any():
         group, step = (int(index[0]) for index in np.nonzero(meet))
         first, second = np.flatnonzero((partners.of == group) & rows.present[:, step])[:2]
-        matched = (by if matching.on else without)(matching.labels)(rows.labels[first])
+        matched = _reduced(rows.labels[first : first + 1], matching)[0]
         side = "left" if matching.group == "right" else "right"
         raise OperationError(
             f"found duplicate series for the match group {_written(matched)} on the {side} hand-side of the"
@@ -161,23 +140,23 @@ def _refuse_many(partners: Groups, rows: SampleRows, many: SampleRows, matching:
         )
 
 
-def _refuse_twice(groups: Groups, met: Flags) -> None:
+def _refuse_twice(keys: LabelColumn, met: Flags) -> None:
     """Raise where two series of the many side meet one; also where a comparison would drop one of them."""
+    groups = Groups(keys)
     if len(groups) < len(met) and groups.count(met).max(initial=0) > 1:
         raise OperationError(
             "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
         )
 
 
-def _refuse_ambiguous(labels: Sequence[Labels], met: Flags) -> None:
-    groups = Groups(frozenset(own.items()) for own in labels)
+def _refuse_ambiguous(labels: LabelColumn, met: Flags) -> None:
+    groups = Groups(labels)
     if len(groups) < len(labels) and groups.count(met).max(initial=0) > 1:
         raise OperationError("multiple matches for labels: grouping labels must ensure unique matches")
 
 
-def _pairs(keys: Sequence[Hashable], partners: Groups, budget: EvaluationBudget, steps: int) -> Pairs:
-    """All pairs of rows with equal keys, as row indices of the many side and of the one side."""
-    group = np.array([partners.number.get(key, -1) for key in keys], np.int64)
+def _pairs(group: Integers, partners: Groups, budget: EvaluationBudget, steps: int) -> Pairs:
+    """All pairs of rows of one group, as row indices of the many side (`group`: of each row) and of the one side."""
     sizes = np.append(np.bincount(partners.of, minlength=len(partners)), 0)  # the last: a key without partner
     counts = sizes[group]
     budget.hold(int(counts.sum()), steps)
@@ -202,29 +181,31 @@ def _combined(
     return (holds.astype(float), everywhere) if node.as_bool else (first, holds)
 
 
-def _result_labels(node: Binary, matching: Matching) -> Callable[[Labels, Labels], Labels]:
-    """Labels of a result from those of the many side and the one side."""
-    keep: Callable[[Labels], Labels] = dict
+def _result_labels(
+    node: Binary,
+    matching: Matching,
+    many: SampleRows,
+    item: SampleRows,
+    pairs: Pairs,
+) -> LabelColumn:
+    """Labels of each pair from those of the many side and the one side."""
+    of_many, of_one = pairs
+    kept = many.labels
     if node.as_bool or node.operator in ARITHMETIC:
-        keep = drop_metric_name
+        kept = kept.without_name()
     if matching.group is None:
-        keep = _one_to_one(keep, matching)
-
-    def labels(many: Labels, item: Labels) -> Labels:
-        result = dict(keep(many))
-        for name in matching.include:
-            result[name] = item.get(name, "")
-        return {name: value for name, value in result.items() if value} if matching.include else result
-
-    return labels
+        kept = kept.by(matching.labels) if matching.on else kept.dropping(matching.labels)
+    found = kept.repeated(of_many)
+    return _including(found, item.labels.repeated(of_one), matching.include) if matching.include else found
 
 
-def _one_to_one(keep: Callable[[Labels], Labels], matching: Matching) -> Callable[[Labels], Labels]:
-    if matching.on:
-        chosen = by(matching.labels)
-        return lambda labels: chosen(keep(labels))
-    dropped = frozenset(matching.labels)
-    return lambda labels: {name: value for name, value in keep(labels).items() if name not in dropped}
+def _including(labels: LabelColumn, item: LabelColumn, names: Sequence[str]) -> LabelColumn:
+    """The labels with these of the one side, which replace their own."""
+    numbers = []
+    for index in paced(range(len(labels))):
+        own = labels[index]
+        numbers.append(labels.sets.number({**own, **{name: item[index].get(name, "") for name in names}}))
+    return LabelColumn(labels.sets, np.array(numbers, np.int64))
 
 
 def _written(labels: Labels) -> str:

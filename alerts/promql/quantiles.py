@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from alerts.promql.rows import Integers
+from alerts.promql.label_sets import Integers
 from alerts.promql.series import Floats
 
 

@@ -6,25 +6,22 @@ All operators work on these; an instant query is a range query with one column. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alerts.matching.labels import Labels
 from alerts.promql.errors import OperationError
-from alerts.promql.series import METRIC_NAME, Floats
-
-Flags = NDArray[np.bool_]
-Integers = NDArray[np.int64]
+from alerts.promql.label_sets import Flags, Groups, Integers, LabelColumn
+from alerts.promql.series import Floats
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SampleRows:
     """`values` and `present` have shape (rows, steps); values of absent cells are undefined."""
 
-    labels: Sequence[Labels]
+    labels: LabelColumn
     values: Floats
     present: Flags
 
@@ -37,9 +34,9 @@ class SampleRows:
         return self.values.shape[1]
 
     def take(self, rows: Sequence[int] | Integers) -> SampleRows:
-        """These rows, in this order."""
+        """These rows, each at most once, in this order."""
         index = np.asarray(rows, np.int64)
-        return SampleRows([self.labels[i] for i in index], self.values[index], self.present[index])
+        return SampleRows(self.labels.take(index), self.values[index], self.present[index])
 
     def where(self, present: Flags) -> SampleRows:
         """Keep only these cells, and only rows that still have one."""
@@ -47,20 +44,19 @@ class SampleRows:
         left = present.any(axis=1)
         return narrowed if left.all() else narrowed.take(np.flatnonzero(left))
 
-    def relabeled(self, change: Callable[[Labels], Labels]) -> SampleRows:
+    def with_labels(self, labels: LabelColumn) -> SampleRows:
         """Change the labels and merge equal ones. Raises OperationError where merged rows overlap."""
-        return replace(self, labels=[change(labels) for labels in self.labels]).merged()
+        return SampleRows(labels, self.values, self.present).merged()
 
     def without_name(self) -> SampleRows:
         """Drop the metric name."""
-        return self.relabeled(drop_metric_name)
+        return self.with_labels(self.labels.without_name())
 
     def merged(self) -> SampleRows:
         """Merge rows with equal labels. Raises OperationError where they overlap."""
-        keys = [frozenset(labels.items()) for labels in self.labels]
-        if len(set(keys)) == len(keys):
+        if self.labels.distinct():
             return self
-        groups = Groups(keys)
+        groups = Groups(self.labels)
         if groups.count(self.present).max(initial=0) > 1:
             raise OperationError("vector cannot contain metrics with the same labelset")
         first = self.take(groups.first)
@@ -71,39 +67,26 @@ class SampleRows:
         return first
 
 
-class Groups:
-    """Groups rows by a key: `of` is each row's group, `first` the first row of each group."""
-
-    def __init__(self, keys: Iterable[Hashable]):
-        self.number: dict[Hashable, int] = {}
-        self.of = np.array([self.number.setdefault(key, len(self.number)) for key in keys], np.int64)
-        self.first = np.unique(self.of, return_index=True)[1]
-
-    def __len__(self) -> int:
-        return len(self.number)
-
-    def count(self, present: Flags) -> Integers:
-        """Number of present rows by group and step."""
-        total = np.zeros((len(self), present.shape[1]), np.int64)
-        np.add.at(total, self.of, present)
-        return total
-
-
 def no_rows(steps: int) -> SampleRows:
     """An empty vector at each step."""
-    return SampleRows([], np.zeros((0, steps)), np.zeros((0, steps), bool))
+    return SampleRows(LabelColumn.of([]), np.zeros((0, steps)), np.zeros((0, steps), bool))
 
 
 def single_row(labels: Labels, values: Floats, present: Flags | None = None) -> SampleRows:
     """A vector of one row, present everywhere by default."""
     everywhere = np.ones(values.shape, bool)
-    return SampleRows([labels], values[None, :], (everywhere if present is None else present)[None, :])
+    shown = (everywhere if present is None else present)[None, :]
+    return SampleRows(LabelColumn.of([labels]), values[None, :], shown)
 
 
-def stacked(parts: Sequence[SampleRows]) -> SampleRows:
+def stacked(first: SampleRows, *others: SampleRows) -> SampleRows:
     """The rows of several vectors with the same steps, one after the other."""
+    labels = first.labels
+    for other in others:
+        labels = labels.joined(other.labels)
+    parts = (first, *others)
     return SampleRows(
-        [labels for part in parts for labels in part.labels],
+        labels,
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.present for part in parts]),
     )
@@ -116,19 +99,3 @@ def go_float(value: float) -> str:
     if np.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return np.format_float_positional(value, trim="-")
-
-
-def drop_metric_name(labels: Labels) -> Labels:
-    """The labels without `__name__`."""
-    return {name: value for name, value in labels.items() if name != METRIC_NAME}
-
-
-def by(names: Sequence[str]) -> Callable[[Labels], Labels]:
-    """Return a function that keeps only these labels."""
-    return lambda labels: {name: labels[name] for name in names if name in labels}
-
-
-def without(names: Sequence[str]) -> Callable[[Labels], Labels]:
-    """Return a function that drops these labels and the metric name."""
-    dropped = {*names, METRIC_NAME}
-    return lambda labels: {name: value for name, value in labels.items() if name not in dropped}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from alerts.promql.rows import Integers
+from alerts.promql.label_sets import Integers
 from alerts.promql.series import Floats
 
 #: Below this fraction of the sum of magnitudes a plain sum may have lost more than a few digits.

@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from alerts.matching.labels import Labels
-from alerts.promql.rows import Flags, Integers, SampleRows
+from alerts.promql.label_sets import Flags, Integers, LabelColumn, LabelSets
+from alerts.promql.rows import SampleRows
 from alerts.promql.series import Floats, Series, is_stale
 
 #: Samples gathered at once; a few tens of megabytes.
@@ -30,27 +30,28 @@ class Samples:
     `values` has one extra slot, so that `reduceat` can point behind the last sample.
     """
 
-    labels: Sequence[Labels]
+    labels: LabelColumn
     times: Integers
     values: Floats
     bounds: Integers
 
     @classmethod
-    def of_series(cls, series: Sequence[Series], marks: bool) -> Samples:
+    def of_series(cls, series: Sequence[Series], marks: bool, sets: LabelSets | None = None) -> Samples:
         """Concatenate series. `marks`: keep stale markers; range functions need them removed."""
         times = np.rint(_joined([added.times for added in series]) * 1000).astype(np.int64)
         values = _joined([added.values for added in series])
-        bounds = _bounds([len(added.times) for added in series])
+        bounds = joined_bounds([len(added.times) for added in series])
         if not marks and (kept := ~is_stale(values)).sum() < len(values):
-            times, values, bounds = times[kept], values[kept], _bounds(kept)[bounds]
-        return cls([added.labels for added in series], times, np.append(values, 0.0), bounds)
+            times, values, bounds = times[kept], values[kept], joined_bounds(kept)[bounds]
+        labels = LabelColumn.of((added.labels for added in series), sets)
+        return cls(labels, times, np.append(values, 0.0), bounds)
 
     @classmethod
     def of_rows(cls, rows: SampleRows, times: Integers) -> Samples:
         """Build from a subquery's result."""
         where = np.nonzero(rows.present)
         values = np.append(rows.values[where], 0.0)
-        return cls(rows.labels, times[where[1]], values, _bounds(rows.present.sum(axis=1)))
+        return cls(rows.labels, times[where[1]], values, joined_bounds(rows.present.sum(axis=1)))
 
     def until(self, times: Integers) -> Integers:
         """The index behind the last sample at or before each time, shape (series, times)."""
@@ -69,7 +70,8 @@ def _joined(arrays: Sequence[Floats]) -> Floats:
     return np.concatenate(arrays).astype(np.float64, copy=False) if arrays else np.zeros(0)
 
 
-def _bounds(lengths: Sequence[int] | Integers | Flags) -> Integers:
+def joined_bounds(lengths: Sequence[int] | Integers | Flags) -> Integers:
+    """The bounds of pieces of these lengths, one after the other."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
 
@@ -148,7 +150,7 @@ class Pieces:
     def __init__(self, windows: Windows, begin: Integers, end: Integers, column: Integers):
         self.windows, self.column = windows, column
         self.lengths = end - begin
-        self.starts = _bounds(self.lengths)[:-1]
+        self.starts = joined_bounds(self.lengths)[:-1]
         index = np.arange(self.lengths.sum()) + np.repeat(begin - self.starts, self.lengths)
         self.values = windows.samples.values[index]
         self.times = windows.samples.times[index]

@@ -14,24 +14,32 @@ import numpy as np
 
 from alerts.matching.labels import Labels, Matcher
 from alerts.promql.annotations import Annotations, check_quantile
+from alerts.promql.dense import DenseRange
 from alerts.promql.functions import histograms, relabeling
 from alerts.promql.functions.elementwise import CALENDAR, ELEMENTWISE
 from alerts.promql.functions.over_time import OVER_TIME
+from alerts.promql.label_sets import Flags, Integers, LabelColumn
 from alerts.promql.limits import EvaluationBudget
-from alerts.promql.rows import Flags, Integers, SampleRows, single_row
+from alerts.promql.rows import SampleRows, single_row
 from alerts.promql.series import METRIC_NAME, Floats, is_stale
 from alerts.promql.syntax.nodes import Call, Node, Selector
 from alerts.promql.windows import Windows
 
 #: A vector, a range vector, a scalar (one value a step), a string.
 Inner = SampleRows | Windows | Floats | str
+#: Functions of range vectors also take a dense one.
+Argument = Inner | DenseRange
 Natural = list[tuple[int, int, str]]
 #: So many digits are compared as a number.
 _DIGITS = re.compile(r"([0-9]{1,18})")
 
 
 def call(
-    node: Call, values: Sequence[Inner], steps: Integers, budget: EvaluationBudget, annotations: Annotations
+    node: Call,
+    values: Sequence[Argument],
+    steps: Integers,
+    budget: EvaluationBudget,
+    annotations: Annotations,
 ) -> Inner:
     """The value of a call. `values`: of its arguments, whose number and types are checked already."""
     name = node.function
@@ -76,20 +84,32 @@ def timestamps(windows: Windows) -> SampleRows:
     return SampleRows(windows.samples.labels, times, present).where(present).without_name()
 
 
-def _over_time(node: Call, values: Sequence[Inner], annotations: Annotations) -> SampleRows:
-    windows = next(value for value in values if isinstance(value, Windows))
-    found, present = OVER_TIME[node.function](*values)
-    rows = SampleRows(windows.samples.labels, found, present).where(present)
+def _over_time(node: Call, values: Sequence[Argument], annotations: Annotations) -> SampleRows:
+    labels, (found, present) = _reduced(node.function, values)
+    rows = SampleRows(labels, found, present).where(present)
     if node.function == "quantile_over_time" and isinstance(values[0], np.ndarray):
         check_quantile(values[0][present.any(axis=0)], node.arguments[0], annotations)
     if node.function in ("rate", "increase"):
-        for labels in rows.labels:
-            annotations.possibly_not_a_counter(labels, node.arguments[0])
+        for metric in rows.labels.names():
+            annotations.possibly_not_a_counter(metric, node.arguments[0])
     return rows if node.function in ("first_over_time", "last_over_time") else rows.without_name()
 
 
+def _reduced(name: str, values: Sequence[Argument]) -> tuple[LabelColumn, tuple[Floats, Flags]]:
+    """A function of windows with the labels of its rows."""
+    found = next(value for value in values if isinstance(value, Windows | DenseRange))
+    if isinstance(found, Windows):
+        return found.samples.labels, OVER_TIME[name](*values)
+    scalars = [value for value in values if isinstance(value, np.ndarray)]
+
+    def of_windows(windows: Windows) -> tuple[Floats, Flags]:
+        return OVER_TIME[name](*(windows if value is found else value for value in values))
+
+    return found.labels, found.reduced(name, scalars, of_windows)
+
+
 def _of_histograms(
-    node: Call, values: Sequence[Inner], budget: EvaluationBudget, annotations: Annotations
+    node: Call, values: Sequence[Argument], budget: EvaluationBudget, annotations: Annotations
 ) -> SampleRows:
     match node.function, values:
         case "histogram_quantile", [np.ndarray() as q, SampleRows() as rows]:
@@ -108,7 +128,7 @@ def _of_histograms(
     raise AssertionError(node)
 
 
-def _elementwise(name: str, rows: SampleRows, scalars: Sequence[Inner]) -> SampleRows:
+def _elementwise(name: str, rows: SampleRows, scalars: Sequence[Argument]) -> SampleRows:
     return replace(rows, values=ELEMENTWISE[name](rows.values, *scalars)).without_name()
 
 
@@ -117,7 +137,7 @@ def _relabeled(rows: SampleRows, change: Callable[[Labels], Labels], budget: Eva
         budget.tick()  # regular expressions take their time
         return change(labels)
 
-    return rows.relabeled(timed)
+    return rows.with_labels(rows.labels.relabeled(timed))
 
 
 def _scalar(rows: SampleRows) -> Floats:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from alerts.promql.rows import Integers
+from alerts.promql.label_sets import Integers
 from alerts.promql.series import Floats
 
 

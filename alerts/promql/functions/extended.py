@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from alerts.promql.rows import Flags, Integers, SampleRows
+from alerts.promql.label_sets import Flags, Integers
+from alerts.promql.rows import SampleRows
 from alerts.promql.series import Floats, is_stale
 from alerts.promql.windows import Samples, Windows
 

@@ -10,7 +10,9 @@ import numpy as np
 
 from alerts.matching.labels import Labels
 from alerts.promql.annotations import Annotations
-from alerts.promql.rows import Groups, Integers, SampleRows, go_float, stacked
+from alerts.promql.label_sets import Groups, Integers
+from alerts.promql.limits import paced
+from alerts.promql.rows import SampleRows, go_float, stacked
 from alerts.promql.series import Floats
 from alerts.promql.syntax.nodes import Node
 
@@ -53,9 +55,10 @@ def histogram_quantiles(found: Buckets, name: str, ranks: Sequence[Any]) -> Samp
     parts = []
     for q in ranks:
         rows = histogram_quantile(q, found)
-        labels = [{**own, name: go_float(q[0])} for own in rows.labels]
+        rank = go_float(q[0])
+        labels = rows.labels.relabeled(lambda own: {**own, name: rank})  # noqa: B023
         parts.append(replace(rows, labels=labels))
-    return stacked(parts).merged()
+    return stacked(*parts).merged()
 
 
 def histogram_fraction(low: Floats, high: Floats, found: Buckets) -> SampleRows:
@@ -90,11 +93,11 @@ Reduction = Callable[[Floats, Floats, Integers], Floats]
 def _of_each(found: Buckets, reduction: Reduction) -> SampleRows:
     """`reduction(bounds, cumulative counts, columns)` of each histogram, at all steps with the same buckets."""
     rows = found.rows
-    labels = [{name: text for name, text in label.items() if name != BOUND} for label in rows.labels]
-    groups = Groups(frozenset(label.items()) for label in labels)
+    labels = rows.labels.dropping((BOUND,))
+    groups = Groups(labels)
     values = np.zeros((len(groups), rows.steps))
     present = np.zeros((len(groups), rows.steps), bool)
-    for group in range(len(groups)):
+    for group in paced(range(len(groups))):
         members = np.flatnonzero(groups.of == group)
         for columns in _alike(rows.present[members]):
             there = members[rows.present[members, columns[0]]]
@@ -106,9 +109,9 @@ def _of_each(found: Buckets, reduction: Reduction) -> SampleRows:
                     continue
                 counts, forced = _rising(counts)
                 if forced:
-                    found.corrected(labels[members[0]])
+                    found.corrected(labels[int(members[0])])
                 values[group, columns] = reduction(bounds, counts, columns)
-    return SampleRows([labels[i] for i in groups.first], values, present)
+    return SampleRows(labels.take(groups.first), values, present)
 
 
 def _bound(labels: Labels) -> float:
@@ -121,8 +124,10 @@ def _bound(labels: Labels) -> float:
 
 def _alike(present: np.ndarray) -> Sequence[np.ndarray]:
     """Steps put together by which buckets are there; nearly always one set."""
-    patterns = Groups(column.tobytes() for column in np.ascontiguousarray(present.T))
-    return [np.flatnonzero(patterns.of == pattern) for pattern in range(len(patterns))]
+    columns: dict[bytes, list[int]] = {}
+    for step, column in enumerate(np.ascontiguousarray(present.T)):
+        columns.setdefault(column.tobytes(), []).append(step)
+    return [np.array(steps, np.int64) for steps in columns.values()]
 
 
 def _summed(bounds: Floats, counts: Floats) -> tuple[Floats, Floats]:

@@ -13,7 +13,9 @@ import numpy as np
 
 from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.errors import OperationError
-from alerts.promql.rows import Integers, SampleRows
+from alerts.promql.label_sets import Integers, LabelColumn
+from alerts.promql.limits import paced
+from alerts.promql.rows import SampleRows
 from alerts.promql.series import METRIC_NAME, is_stale
 from alerts.promql.syntax.nodes import Place, Selector
 from alerts.promql.windows import Windows
@@ -38,18 +40,19 @@ def joined(rows: SampleRows, infos: Windows, matchers: Sequence[Matcher]) -> Sam
     by_key = _by_key(infos)
     times = _times(infos)
     parts: list[tuple[Labels, int, np.ndarray]] = []
-    for row, labels in enumerate(rows.labels):
-        if matches(names, labels):  # an info metric describes itself
-            parts.append((labels, row, rows.present[row]))
+    for row, own in paced(enumerate(rows.labels)):
+        if matches(names, own):  # an info metric describes itself
+            parts.append((own, row, rows.present[row]))
             continue
-        described = by_key.get(_key(labels), {})
+        described = by_key.get(_key(own), {})
         for chosen, steps in _combinations(described, times, rows.present[row]):
-            data = _data([infos.samples.labels[i] for i in chosen], labels, wanted)
+            data = _data([infos.samples.labels[i] for i in chosen], own, wanted)
             if required <= data.keys():
-                parts.append(({**labels, **data}, row, steps))
+                parts.append(({**own, **data}, row, steps))
     result = rows.take([row for _, row, _ in parts])
     present = np.array([steps for _, _, steps in parts], bool).reshape(len(parts), rows.steps)
-    return SampleRows([labels for labels, _, _ in parts], result.values, present).where(present).merged()
+    labels = LabelColumn.of((own for own, _, _ in parts), rows.labels.sets)
+    return SampleRows(labels, result.values, present).where(present).merged()
 
 
 def _key(labels: Labels) -> Key:

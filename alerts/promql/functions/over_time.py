@@ -16,8 +16,8 @@ from alerts.promql import sums
 from alerts.promql.errors import OperationError
 from alerts.promql.functions import extended
 from alerts.promql.functions.extended import ExtendedWindows
+from alerts.promql.label_sets import Flags, Integers
 from alerts.promql.quantiles import quantiles
-from alerts.promql.rows import Flags, Integers
 from alerts.promql.series import Floats
 from alerts.promql.windows import Pieces, Windows
 

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -24,6 +23,7 @@ from typing import Any, NoReturn
 import pytest
 
 from alerts.promql.series import Series
+from tests.ports import free_port
 
 
 @dataclass
@@ -31,6 +31,7 @@ class Peer:
     """`query` and `query_range` give the JSON's `data`; an expression that it refuses is a PeerError."""
 
     url: str
+    pid: int = 0
 
     def query(self, expression: str, at: float, **more: str) -> Any:
         return self._ask("query", query=expression, time=at, **more)
@@ -42,7 +43,7 @@ class Peer:
         parameters = {name: _as_the_peer_names_it(str(value)) for name, value in parameters.items()}
         data = urllib.parse.urlencode(parameters).encode()
         try:
-            with urllib.request.urlopen(f"{self.url}/api/v1/{path}", data, timeout=30) as answer:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}", data, timeout=120) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise PeerError(json.load(error)["error"]) from None
@@ -65,16 +66,20 @@ def without_peer(reason: str) -> NoReturn:
 
 
 @contextlib.contextmanager
-def peer_over(series: Sequence[Series], folder: Path, config: str = "{}") -> Iterator[Peer]:
+def peer_over(
+    series: Sequence[Series], folder: Path, config: str = "{}", options: Sequence[str] = ()
+) -> Iterator[Peer]:
     """Prometheus on a free port with these series as blocks on its disk; `config` is its prometheus.yml."""
     prometheus, promtool = shutil.which("prometheus"), shutil.which("promtool")
     if prometheus is None or promtool is None:
         without_peer("and promtool are not installed")
-    (folder / "series.om").write_text(openmetrics(series), encoding="utf-8")
+    if series:
+        with (folder / "series.om").open("w", encoding="utf-8") as file:
+            file.writelines(openmetrics(series))
+        make = [promtool, "tsdb", "create-blocks-from", "openmetrics", "series.om", "data"]
+        subprocess.run(make, cwd=folder, check=True, capture_output=True)
     (folder / "prometheus.yml").write_text(config, encoding="utf-8")
-    make = [promtool, "tsdb", "create-blocks-from", "openmetrics", "series.om", "data"]
-    subprocess.run(make, cwd=folder, check=True, capture_output=True)
-    port = _free_port()
+    port = free_port()
     serve = [
         prometheus,
         "--config.file=prometheus.yml",
@@ -84,24 +89,19 @@ def peer_over(series: Sequence[Series], folder: Path, config: str = "{}") -> Ite
         "--web.console.templates=.",
         "--web.console.libraries=.",
         "--log.level=error",
+        *options,
     ]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(serve, cwd=folder, stdout=log, stderr=log)
     try:
-        yield Peer(_ready(f"http://127.0.0.1:{port}", process))
+        yield Peer(_ready(f"http://127.0.0.1:{port}", process), process.pid)
     finally:
         process.terminate()
         process.wait(10)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _ready(url: str, process: subprocess.Popen[bytes]) -> str:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/-/ready", timeout=5):
             return url
@@ -109,13 +109,12 @@ def _ready(url: str, process: subprocess.Popen[bytes]) -> str:
     without_peer("does not start")
 
 
-def openmetrics(series: Sequence[Series]) -> str:
-    lines = [
-        f"{_labelled(each_series)} {float(value)} {when:.3f}"
-        for each_series in sorted(series, key=lambda s: s.labels["__name__"])
-        for when, value in zip(each_series.times, each_series.values, strict=True)
-    ]
-    return "\n".join([*lines, "# EOF", ""])
+def openmetrics(series: Sequence[Series]) -> Iterator[str]:
+    for each_series in sorted(series, key=lambda s: s.labels["__name__"]):
+        named = _labelled(each_series)
+        for when, value in zip(each_series.times.tolist(), each_series.values.tolist(), strict=True):
+            yield f"{named} {value} {when:.3f}\n"
+    yield "# EOF\n"
 
 
 def _labelled(series: Series) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from alerts.promql import windows as module
 from alerts.promql.functions.over_time import OVER_TIME
-from alerts.promql.rows import Integers
+from alerts.promql.label_sets import Integers
 from alerts.promql.series import STALE, Series
 from alerts.promql.windows import Samples, Windows
 
