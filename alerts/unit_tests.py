@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from alerts.engine import evaluate_group
+from alerts.engine import GroupResult, evaluate_group
 from alerts.errors import AlertsError, MatcherError
 from alerts.matching.labels import parse_matchers
 from alerts.promql.evaluator import evaluate
@@ -147,6 +147,7 @@ def _played(test: UnitTest, groups: Sequence[RuleGroup], interval: float) -> dic
     moments = [check.at for check in test.alerts] + [check.at for check in test.values]
     last = max(moments, default=0.0)
     states: dict[str, tuple[Alerts, ...]] = {}
+    latest: dict[str, Recorded] = {}
     played: dict[int, _Moment] = {}
     series = list(test.series)
     for number in range(min(_moment(last, interval), MAX_EVALUATIONS) + 1):
@@ -158,14 +159,30 @@ def _played(test: UnitTest, groups: Sequence[RuleGroup], interval: float) -> dic
             result = evaluate_group(group, source, states.get(group.key, ()), number * interval, test.context)
             states[group.key] = result.states
             errors += [f"{name}: {error}" for name, error in result.errors.items()]
-            series = _with(series, result.recorded)
-            recorded += result.recorded
+            new = [*result.recorded, *_ended(latest.setdefault(group.key, {}), result, number * interval)]
+            series = _with(series, new)
+            recorded += new
             for alert in (alert for alerts in result.states for alert in alerts.values()):
                 if alert.state is AlertState.FIRING:
                     fired = ExpectedAlert(alert.labels, alert.annotations)
                     firing.setdefault(alert.rule, []).append(fired)
         played[number] = _Moment(firing, tuple(recorded), tuple(errors))
     return played
+
+
+#: Labels of the series of each rule of a group, by the rule's place, as of its last evaluation without an error.
+Recorded = dict[int, dict[frozenset[tuple[str, str]], Mapping[str, str]]]
+
+
+def _ended(before: Recorded, result: GroupResult, now: float) -> list[Series]:
+    """Staleness markers at `now` of the series that a rule no longer records; updates `before`."""
+    ended = []
+    for place, rule in enumerate(result.rules):
+        if not rule.error:
+            after = {frozenset(series.labels.items()): series.labels for series in rule.recorded}
+            ended += [labels for key, labels in before.get(place, {}).items() if key not in after]
+            before[place] = after
+    return [Series(labels, np.array([now]), np.array([STALE])) for labels in ended]
 
 
 def _with(series: list[Series], recorded: Sequence[Series]) -> list[Series]:

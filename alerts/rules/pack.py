@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import re
 from importlib.resources import files
+from textwrap import dedent, indent
 
 from alerts.durations import format_duration, parse_duration
+from alerts.rules.thresholds import comparison
 
 #: Default location of the runbooks: in this repository.
 RUNBOOKS = "alerts/rules/runbooks/"
 MIN_DURATION_SECONDS = 1.0
 
 _SCALED = re.compile(r"<<([0-9a-z]+)(\|seconds)?>>")
+_COMPARED = re.compile(r"^( *)\[\[((?:(?!\[\[).)*?)\s>\s([a-z_]+)\]\]", re.DOTALL | re.MULTILINE)
 
 #: Patterns of error conditions that concern the checkpoint or the state, where another start does not help.
 CHECKPOINT_CONDITIONS = (
@@ -45,9 +48,14 @@ CHECKPOINT_CONDITIONS = (
 
 def render(scale: float = 1.0, runbooks: str = RUNBOOKS) -> str:
     """The rule file. `runbooks`: URL prefix before `NAME.md` in `runbook_url`."""
-    text = _filled("streaming.yaml.tmpl", scale)
-    conditions = "|".join(CHECKPOINT_CONDITIONS)
-    return text.replace("%CHECKPOINT%", conditions).replace("%RUNBOOKS%", _in_quotes(runbooks))
+    text = _filled("streaming.yaml.tmpl", scale).replace("%CHECKPOINT%", "|".join(CHECKPOINT_CONDITIONS))
+    text = _COMPARED.sub(_with_threshold, text)
+    return text.replace("%RUNBOOKS%", _in_quotes(runbooks))
+
+
+def render_server_rules(scale: float = 1.0, runbooks: str = RUNBOOKS) -> str:
+    """The rule file about the server itself, for a Prometheus beside it; `runbooks` as in `render`."""
+    return _filled("server.yaml.tmpl", scale).replace("%RUNBOOKS%", _in_quotes(runbooks))
 
 
 def render_routing(scale: float = 1.0, webhook: str | None = None) -> str:
@@ -66,6 +74,11 @@ def _filled(name: str, scale: float) -> str:
 def _scaled(found: re.Match[str], scale: float) -> str:
     seconds = max(MIN_DURATION_SECONDS, round(parse_duration(found[1]) * scale, 3))
     return f"{seconds:g}" if found[2] else format_duration(seconds)
+
+
+def _with_threshold(found: re.Match[str]) -> str:
+    indentation, left, name = found.groups()
+    return indent(comparison(dedent(left).strip(), name), indentation)
 
 
 def _in_quotes(text: str) -> str:

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from alerts import unit_tests
+from alerts.rules import thresholds
 from alerts.rules.loader import load
 from alerts.rules.model import Rule, RuleGroup
-from alerts.rules.pack import CHECKPOINT_CONDITIONS, render, render_routing
+from alerts.rules.pack import CHECKPOINT_CONDITIONS, render, render_routing, render_server_rules
 from alerts.templates import expansion
-from listeners.protocol.catalogue import BY_NAME
+from listeners.protocol.catalogue import BY_NAME, STATE_METRICS
 from tests.paths import ROOT
+from tests.programs import required
 
-TESTS = ROOT / "tests" / "data" / "rules" / "streaming.test.yaml"
+#: Cases evaluated every minute, and those that take hours every five minutes.
+TESTS = tuple(ROOT / "tests" / "data" / "rules" / f"streaming{which}.test.yaml" for which in ("", "-hours"))
 NAMES = {
     "AgentLost",
+    "DriverLost",
     "QuerySilentlyGone",
     "DriverFailed",
     "SparkUnreachable",
     "QueryFailed",
+    "FleetIncident",
+    "IncidentMember",
+    "RestartCannotHelp",
+    "RestartBudgetSpent",
+    "AppRestartBudgetSpent",
+    "CheckpointTwoDrivers",
     "CheckpointTrouble",
     "CheckpointBroken",
     "CrashLoop",
@@ -39,7 +48,29 @@ NAMES = {
     "WatermarkStuck",
     "StateGrowthWithoutEviction",
     "EventsDropped",
+    "EventsLate",
+    "QuotaReached",
     "HostOverloaded",
+    "CapacityExceeded",
+    "RetentionRisk",
+    "LateRowsDropped",
+    "PartitionSkew",
+    "SnapshotUploadLag",
+    "StateCommitSlow",
+    "CheckpointWriteSlow",
+    "RocksDBStalled",
+    "StateMemoryHigh",
+    "StateMemoryTripled",
+    "StateLimitNear",
+    "BatchesUnreported",
+    "UnnamedQuery",
+    "TemporaryCheckpoint",
+    "TuningAdvice",
+    "WatermarkLag",
+    "SlowStart",
+    "Rewind",
+    "ListenerSlow",
+    "Flapping",
 }
 
 
@@ -54,18 +85,9 @@ def rules(scale: float = 1.0) -> list[Rule]:
     return [rule for group in groups(scale) for rule in group.rules]
 
 
-def lacking(program: str, package: str) -> NoReturn:
-    """Skip what needs an outside program; fail where everything is required."""
-    reported = f"no {program}: apt-get install -y {package}"
-    if os.environ.get("CONTROLPLANE_REQUIRE_ALL") == "1":
-        pytest.fail(reported)
-    pytest.skip(reported)
-
-
 def peer(program: str, package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    if shutil.which(program) is None:
-        lacking(program, package)
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=300, check=False)
+    command = [required(program, package), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.1, 0.0001, 12.0])
@@ -96,19 +118,31 @@ def test_alerts_on_the_lifecycle_of_a_query_wait_for_nothing() -> None:
     assert at_once == {
         "DriverFailed",
         "QueryFailed",
+        "FleetIncident",
+        "IncidentMember",
+        "RestartCannotHelp",
+        "RestartBudgetSpent",
+        "AppRestartBudgetSpent",
         "CheckpointTrouble",
         "CheckpointBroken",
         "CrashLoop",
         "Stuck",
         "EventsDropped",
+        "BatchesUnreported",
+        "QuotaReached",
+        "SlowStart",
+        "Rewind",
+        "Flapping",
     }
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: f"{rule.name}-{rule.labels['severity']}")
 def test_every_alert_has_a_severity_a_layer_and_a_runbook(rule: Rule) -> None:
     assert rule.labels["severity"] in ("critical", "warning", "info")
-    layers = ("agent", "driver", "host", "query", "stuck", "lag", "telemetry", "checkpoint")
-    assert rule.labels["layer"] in layers
+    assert (
+        rule.labels["layer"]
+        in "agent driver host incident query stuck lag telemetry checkpoint data advice".split()
+    )
     assert set(rule.annotations) == {"summary", "description", "runbook_url"}
     assert rule.annotations["runbook_url"] == f"alerts/rules/runbooks/{rule.name}.md"
     page = (ROOT / rule.annotations["runbook_url"]).read_text(encoding="utf-8")
@@ -122,16 +156,22 @@ def test_every_runbook_belongs_to_an_alert_and_its_links_lead_somewhere() -> Non
     pages = {
         path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "alerts/rules/runbooks").glob("*.md")
     }
-    assert set(pages) == NAMES
-    assert {link for page in pages.values() for link in re.findall(r"\]\((\w+)\.md\)", page)} <= NAMES
+    server, mistakes = load(render_server_rules(), "server")
+    assert mistakes == ()
+    assert set(pages) == NAMES | {rule.name for group in server for rule in group.rules}
+    assert {link for page in pages.values() for link in re.findall(r"\]\((\w+)\.md\)", page)} <= set(pages)
 
 
 def test_the_pack_asks_only_for_series_that_exist() -> None:
     named = {
-        name for rule in rules() for name in re.findall(r"\b(?:spark_streaming|controlplane)_\w+", rule.expr)
+        name
+        for rule in rules()
+        for name in re.findall(r"\b(?:spark_streaming|controlplane)_[\w:]+", rule.expr)
     }
-    assert named
-    assert {name for name in named if name not in BY_NAME and f"{name}_info" not in BY_NAME} == set()
+    custom = {metric.name for metric in STATE_METRICS.values()}
+    of_queries = {name for name in named if not name.startswith(thresholds.PREFIX)}
+    assert named - of_queries == {thresholds.PREFIX + name for name in thresholds.DEFAULTS}
+    assert of_queries - BY_NAME.keys() - custom == set()
 
 
 def test_runbooks_can_be_elsewhere() -> None:
@@ -168,21 +208,33 @@ def test_amtool_takes_the_routes(scale: float, tmp_path: Path) -> None:
 
 def test_promtool_finds_the_alerts_that_the_unit_tests_expect(tmp_path: Path) -> None:
     (tmp_path / "streaming.yaml").write_text(render(), encoding="utf-8")
-    shutil.copy(TESTS, tmp_path / "streaming.test.yaml")
-    reported = peer("promtool", "prometheus", "test", "rules", str(tmp_path / "streaming.test.yaml"))
+    copies = [str(shutil.copy(file, tmp_path)) for file in TESTS]
+    reported = peer("promtool", "prometheus", "test", "rules", *copies)
     assert reported.returncode == 0, reported.stdout + reported.stderr
 
 
-FILE, MISTAKES = unit_tests.load(TESTS.read_text(encoding="utf-8"))
+FILES = [unit_tests.load(file.read_text(encoding="utf-8")) for file in TESTS]
+CASES = [(file, test) for file, _ in FILES for test in file.tests]
 
 
-@pytest.mark.parametrize("test", FILE.tests, ids=lambda test: test.name)
-def test_our_own_engine_finds_them_too(test: unit_tests.UnitTest) -> None:
-    assert MISTAKES == ()
-    assert unit_tests.run(test, groups(), FILE) == ()
+@pytest.mark.parametrize(("file", "test"), CASES, ids=[test.name for _, test in CASES])
+def test_our_own_engine_finds_them_too(file: unit_tests.UnitTestFile, test: unit_tests.UnitTest) -> None:
+    """The rules that the test observes; promtool evaluates all of them above."""
+    assert [mistakes for _, mistakes in FILES] == [(), ()]
+    assert unit_tests.run(test, observed(test), file) == ()
+
+
+def observed(test: unit_tests.UnitTest) -> list[RuleGroup]:
+    """The groups with the rules that a test checks by name; whole where it reads the alerts of all."""
+    asked = " ".join(check.expr for check in test.values)
+    if "ALERTS" in asked and "alertname=" not in asked:
+        return list(groups())
+    names = {check.alert for check in test.alerts} | set(re.findall(r'alertname="(\w+)"', asked))
+    chosen = (replace(g, rules=tuple(rule for rule in g.rules if rule.name in names)) for g in groups())
+    return [group for group in chosen if group.rules]
 
 
 def test_every_alert_of_the_pack_is_seen_to_fire_and_to_stay_silent() -> None:
-    checks = [check for test in FILE.tests for check in test.alerts]
+    checks = [check for _, test in CASES for check in test.alerts]
     assert {check.alert for check in checks if check.expected} == NAMES
     assert {check.alert for check in checks if not check.expected} == NAMES
