@@ -84,11 +84,16 @@ def build(config: Config, files: Files, library: TemplateLibrary) -> dict[str, t
 
 def _built(given: IntegrationConfig, files: Files, library: TemplateLibrary) -> Receiver:
     kind = KINDS[given.kind]
-    settings = {name: _resolved(name, value, files) for name, value in given.settings.items()}
+    settings = resolved(given.settings, files)
     _check_values(given.name, kind.schema, settings)
     _check_templates(given.name, kind.schema, given.settings, library)
     http = http_client(settings["http_config"], files.read) if "http_config" in settings else HttpClient()
     return LimitedReceiver(kind.build(Integration(given.name, kind.schema, settings, http, library)))
+
+
+def resolved(settings: Settings, files: Files) -> dict[str, Any]:
+    """Settings with the content of secret files, and paths as the operating system finds them."""
+    return {name: _resolved(name, value, files) for name, value in settings.items()}
 
 
 def _check_values(name: str, schema: Schema, settings: Settings) -> None:

@@ -6,26 +6,33 @@ reported as errors, never ignored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from alerts.errors import MatcherError
 from alerts.inhibition import InhibitRule, InhibitSource
 from alerts.matching.labels import Matcher, parse_matchers
+from alerts.notify.alertmanagers import ALERTING, ALERTMANAGER
+from alerts.notify.alertmanagers import problem as alertmanager_problem
 from alerts.notify.catalogue import KINDS
 from alerts.notify.configuration.intervals import IntervalReader
-from alerts.notify.configuration.schema import Settings
+from alerts.notify.configuration.schema import Schema, Settings
 from alerts.notify.configuration.settings import SettingsReader
 from alerts.notify.global_fields import GLOBAL
-from alerts.notify.model import Config, IntegrationConfig, ReceiverConfig
+from alerts.notify.model import DEFAULT_RESOLVE_TIMEOUT_SECONDS, Config, IntegrationConfig, ReceiverConfig
+from alerts.notify.remote_write import REMOTE_WRITE
+from alerts.notify.remote_write import problem as remote_write_problem
 from alerts.routing import AlertRoute, Timing, matchers_text, walk
 from alerts.time_intervals import Schedule, TimeInterval
 from alerts.yaml.fields import Fields
 from alerts.yaml.parser import parse as parse_yaml
 from alerts.yaml.tree import DocumentError, Node, YamlMapping, YamlScalar, YamlSequence
 
+#: Sections of Prometheus' configuration, which Alertmanager does not have.
+PROMETHEUS_SECTIONS = ("alerting", "remote_write")
 _TOP = (
+    *PROMETHEUS_SECTIONS,
     "global",
     "templates",
     "route",
@@ -48,6 +55,8 @@ _ROUTE = (
     "continue",
     "routes",
 )
+#: The receiver of a configuration without routes: alerts go to other servers only.
+NOBODY = "nobody"
 _SOURCE = ("source_matchers", "source_match", "source_match_re")
 _TARGET = ("target_matchers", "target_match", "target_match_re")
 _INHIBIT = ("name", "sources", *_SOURCE, *_TARGET, "equal")
@@ -73,17 +82,25 @@ class _Loader(SettingsReader, IntervalReader):
     def config(self, tree: Node, text: str) -> Config | None:
         fields = self.mapping(tree, "a configuration", _TOP)
         general = self.settings(fields.get("global", YamlMapping((), tree.mark)), "global", GLOBAL)
-        receivers = self._receivers(fields, general)
+        receivers, alertmanagers = self._receivers(fields, general), self._alertmanagers(fields)
+        remote_write = self._elements(fields, "remote_write", REMOTE_WRITE, remote_write_problem)
         self._receiver_names = frozenset(receivers)
         self._read_intervals(fields)
         rules = tuple(self._inhibit_rule(node) for node in self.items(fields, "inhibit_rules"))
         patterns = tuple(item.value for item in self.strings(fields, "templates"))
         route = fields.get("route")
-        if route is None:
+        if route is None and not any(name in fields for name in PROMETHEUS_SECTIONS):
             if fields:
                 self.add_error(tree.mark, "no routes provided")
             return None
-        return Config(self._root(route), receivers, rules, text, patterns)
+        timeout = general["resolve_timeout"] or DEFAULT_RESOLVE_TIMEOUT_SECONDS
+        if route is None:
+            receivers = receivers or {NOBODY: ReceiverConfig(NOBODY)}
+            root = AlertRoute("{}", next(iter(receivers)), group_by=(), timing=Timing())
+        else:
+            root = self._root(route)
+        external = general["external_labels"]
+        return Config(root, receivers, rules, text, patterns, timeout, alertmanagers, external, remote_write)
 
     def _read_intervals(self, fields: Fields) -> None:
         for name in ("time_intervals", "mute_time_intervals"):
@@ -91,6 +108,27 @@ class _Loader(SettingsReader, IntervalReader):
                 if interval.name in self._intervals:
                     self.add_error(node.mark, f"time interval {interval.name!r} is not unique")
                 self._intervals[interval.name] = interval
+
+    def _alertmanagers(self, fields: Fields) -> tuple[Settings, ...]:
+        """The Alertmanagers to which alerts are also sent."""
+        section = (
+            self.mapping(fields["alerting"], "alerting", tuple(ALERTING)) if "alerting" in fields else {}
+        )
+        return self._elements(section, "alertmanagers", ALERTMANAGER, alertmanager_problem)
+
+    def _elements(
+        self, fields: Fields, name: str, schema: Schema, problem: Callable[[Settings], str | None]
+    ) -> tuple[Settings, ...]:
+        """A list of mappings that have the fields of `http_config` among theirs."""
+        found = []
+        for node in self.items(fields, name):
+            before = len(self.errors)
+            settings = self.settings(node, f"an element of {name}", schema)
+            self._check_http(node, settings)
+            if len(self.errors) == before and (wrong := problem(settings)):
+                self.add_error(node.mark, f"{name}: {wrong}")
+            found.append(settings)
+        return tuple(found)
 
     # Receivers.
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from alerts.notify.configuration.schema import Schema, boolean, duration, mapping, secret, template, text
+from alerts.notify.configuration.schema import (
+    Schema,
+    boolean,
+    duration,
+    mapping,
+    pairs,
+    secret,
+    template,
+    text,
+)
 from alerts.notify.http.fields import HTTP_CONFIG, TLS_CONFIG, secret_url, url
 
 GLOBAL: Schema = {
     "resolve_timeout": duration(),
+    "external_labels": pairs(),  # Prometheus': added to what is sent to other servers
     "http_config": mapping(HTTP_CONFIG),
     "smtp_from": template(),
     "smtp_hello": text("localhost"),

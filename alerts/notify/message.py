@@ -19,6 +19,7 @@ class AlertContext:
     query: str = ""
     silence: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
+    incident: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Data that templates of a message see: Alertmanager's fields, and links and facts of each alert.
 
-Beyond Alertmanager's, an alert has `QueryURL`, `SilenceURL` and `Facts` (for example `Probable cause`, `Last action`).
+Beyond Alertmanager's, an alert has `QueryURL`, `IncidentURL`, `SilenceURL` and `Facts` (for example `Probable cause`, `Last action`).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def _alert(alert: Alert, message: Message) -> dict[str, Any]:
         "GeneratorURL": message.generator_urls.get(alert.fingerprint, ""),
         "Fingerprint": alert.fingerprint,
         "QueryURL": context.query,
+        "IncidentURL": context.incident,
         "SilenceURL": context.silence,
         "Facts": KeyValues(context.facts),
     }

@@ -34,9 +34,17 @@ from alerts.yaml.tree import DocumentError
 
 MAX_STEPS = 10_000
 MAX_OUTPUT = 65_536
-#: Characters and elements of a value that a function returns.
+#: Characters of a text that a function returns; characters and elements of all that it is given.
 MAX_TEXT = 1_048_576
+MAX_TAKEN = 2 * MAX_TEXT
+ELEMENT_CHARACTERS = 64  # for which an element counts
 MAX_ELEMENTS = 100_000
+#: Characters and elements that all functions of one evaluation may take and return.
+MAX_CHARACTERS = 32 * MAX_TEXT
+#: Functions whose value is a part of what they are given, or a number: what they are given is not measured.
+LIGHT = frozenset(
+    ("len", "index", "slice", "first", "and", "or", "not", "value", "label", "strvalue", "sortByLabel")
+)
 #: Templates that include each other.
 MAX_INCLUSIONS = 40
 Functions = Mapping[str, Callable[..., Any]]
@@ -141,7 +149,7 @@ class TemplateEvaluation:
         self._max_steps, self._max_output = max_steps, max_output
         self._root: Any = None
         self._scopes: list[dict[str, Any]] = []
-        self._steps = self._inclusions = 0
+        self._steps = self._inclusions = self._characters = 0
 
     def text(self, pieces: tuple[Piece, ...], root: Any, variables: Mapping[str, Any] | None = None) -> str:
         """The text of pieces with `root` as data."""
@@ -203,6 +211,7 @@ class TemplateEvaluation:
     def _range(self, branch: Branch, value: Any, dot: Any) -> Iterator[str]:
         elements = _elements(value)
         for key, element in elements:
+            self._step()
             names = branch.pipeline.sets
             self._scopes[-1].update(zip(names, (key, element)[-len(names) :], strict=True) if names else ())
             depth = len(self._scopes)
@@ -242,7 +251,7 @@ class TemplateEvaluation:
         if not isinstance(first, TemplateCall):
             return self._operand(first, dot)
         arguments = [self._operand(operand, dot) for operand in rest]
-        return _called(first.name, self._functions[first.name], (*arguments, *piped))
+        return self._called(first.name, self._functions[first.name], (*arguments, *piped))
 
     def _operand(self, operand: Operand, dot: Any) -> Any:
         match operand:
@@ -269,7 +278,7 @@ class TemplateEvaluation:
 
     def _field(self, value: Any, name: str, arguments: Sequence[Any]) -> Any:
         if (called := method(value, name)) is not None:
-            return _called(name, called, arguments)
+            return self._called(name, called, arguments)
         if arguments:
             raise ValueError(f"{name} is not a method, so it takes no arguments")
         if not isinstance(value, Mapping):
@@ -277,6 +286,38 @@ class TemplateEvaluation:
         if value is self._root and name not in value and type(value) is dict:
             raise ValueError(f"there is no .{name}")
         return value.get(name, "")
+
+    def _called(self, name: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """The value of a function or method, bounded before and after: a text can double with each call."""
+        if name not in LIGHT:
+            self._charge(weight(arguments), MAX_TAKEN)
+        try:
+            value = function(*arguments)
+        except (TypeError, IndexError, AttributeError, KeyError) as error:
+            raise ValueError(f"{name} cannot take these arguments ({error})") from None
+        if isinstance(value, str):
+            self._charge(len(value), MAX_TEXT)
+        elif isinstance(value, list | tuple) and len(value) > MAX_ELEMENTS:
+            raise ValueError("a value is too long")
+        return value
+
+    def _charge(self, characters: int, limit: int) -> None:
+        self._characters += characters
+        if characters > limit or self._characters > MAX_CHARACTERS:
+            raise ValueError("a value is too long")
+
+
+def weight(values: Iterable[Any]) -> int:
+    """Characters of values, each as often as it would be printed; counting ends beyond MAX_TAKEN."""
+    total, waiting = 0, list(values)
+    while waiting and total <= MAX_TAKEN:
+        value = waiting.pop()
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, Mapping | list | tuple):
+            total += ELEMENT_CHARACTERS * len(value)
+            waiting += (*value.keys(), *value.values()) if isinstance(value, Mapping) else value
+    return total
 
 
 def _elements(value: Any) -> list[tuple[Any, Any]]:
@@ -286,14 +327,3 @@ def _elements(value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, int) and not isinstance(value, bool):
         return list(enumerate(range(min(value, MAX_STEPS))))
     return list(enumerate(value)) if isinstance(value, list | tuple) else []
-
-
-def _called(name: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    try:
-        value = function(*arguments)
-    except (TypeError, IndexError, AttributeError, KeyError) as error:
-        raise ValueError(f"{name} cannot take these arguments ({error})") from None
-    limit = MAX_TEXT if isinstance(value, str) else MAX_ELEMENTS
-    if isinstance(value, str | list | tuple) and len(value) > limit:
-        raise ValueError("a value is too long")
-    return value

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from alerts.errors import AlertsError, TemplateError
-from alerts.templates.expansion import Functions, TemplateEvaluation, missing_templates
+from alerts.templates.expansion import MAX_TEXT, Functions, TemplateEvaluation, missing_templates
 from alerts.templates.functions import FUNCTIONS, go_format
 from alerts.templates.nodes import ParsedTemplate, Piece
 from alerts.templates.syntax import parse
@@ -32,6 +32,12 @@ def _strings(*texts: Any) -> list[str]:
     return [str(text) for text in texts]
 
 
+def _joined(separator: Any, texts: Any) -> str:
+    if len(str(separator)) * len(texts) > MAX_TEXT:
+        raise ValueError("a value is too long")
+    return str(separator).join(map(str, texts))
+
+
 def _dictionary(*entries: Any) -> dict[str, Any]:
     return {str(name): value for name, value in zip(entries[::2], entries[1::2], strict=True)}
 
@@ -39,7 +45,7 @@ def _dictionary(*entries: Any) -> dict[str, Any]:
 MESSAGE_FUNCTIONS: Functions = {
     **FUNCTIONS,
     "trimSpace": lambda text: str(text).strip(),
-    "join": lambda separator, texts: str(separator).join(map(str, texts)),
+    "join": _joined,
     "stringSlice": _strings,
     "list": lambda *elements: list(elements),
     "append": lambda elements, *more: [*elements, *more],

@@ -28,10 +28,11 @@ class IntervalReader(FieldReader):
         name = self.string(fields, "name")
         if name is None or not name.value:
             self.add_error(node.mark, "a time interval needs a name")
-        periods = tuple(self._period(item) for item in self.items(fields, "time_intervals"))
+        periods = tuple(self.period(item) for item in self.items(fields, "time_intervals"))
         return TimeInterval(name.value if name else "", periods)
 
-    def _period(self, node: Node) -> TimePeriod:
+    def period(self, node: Node) -> TimePeriod:
+        """An unnamed interval: an element of `time_intervals`."""
         fields = self.mapping(node, "an element of time_intervals", _PERIOD)
         return TimePeriod(
             times=tuple(filter(None, (self._times(item) for item in self.items(fields, "times")))),

@@ -59,6 +59,7 @@ class HttpClient:
     proxy: ProxySettings = field(default_factory=ProxySettings)
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
     server_name: str = ""
+    max_response_bytes: int = MAX_RESPONSE_BYTES
 
     def with_timeout(self, timeout: float) -> HttpClient:
         """The same client with another deadline."""
@@ -96,7 +97,7 @@ class HttpClient:
                 connection.request(method, target, body or None, sent)
                 answer = connection.getresponse()
                 known = {name.lower(): value for name, value in answer.getheaders()}
-                return HttpResponse(answer.status, known, _first_bytes(answer))
+                return HttpResponse(answer.status, known, _first_bytes(answer, self.max_response_bytes))
             except (OSError, http.client.HTTPException, UnicodeError) as error:
                 cause = str(error) or type(error).__name__
                 reason = f"{redacted_url(url)} could not be reached: {cause[:200]}"
@@ -178,10 +179,10 @@ def _redirected(headers: Mapping[str, str], origin: str, target: str) -> dict[st
     return {name: value for name, value in headers.items() if name.lower() in safe}
 
 
-def _first_bytes(answer: http.client.HTTPResponse) -> bytes:
+def _first_bytes(answer: http.client.HTTPResponse, limit: int) -> bytes:
     """The start of the response body; a truncated body is no failure, since the status is known."""
     found = b""
     with contextlib.suppress(OSError, http.client.HTTPException):
-        while len(found) < MAX_RESPONSE_BYTES and (piece := answer.read1(MAX_RESPONSE_BYTES - len(found))):
+        while len(found) < limit and (piece := answer.read1(limit - len(found))):
             found += piece
     return found

@@ -18,6 +18,25 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
+#: Metadata services of clouds, which hand out credentials; those of 169.254.0.0/16 are link-local.
+METADATA = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:42::42"),
+            *("168.63.129.16", "100.100.100.200", "192.0.0.192"),
+        ),
+    )
+)
+#: IPv6 networks whose last 32 bits are an IPv4 address: compatible and translated addresses, and NAT64.
+TRANSLATED = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
+#: NAT64 of a site, whose prefix may be longer: the IPv4 address follows it, and skips the bits 64 to 71 (RFC 6052).
+LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+LOCAL_PREFIXES = (48, 56, 64)
+#: Bits 64 to 95 of a tunnel within a site (ISATAP), which the IPv4 address follows.
+ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
 
 @dataclass(frozen=True, repr=False)
 class ProxySettings:
@@ -139,10 +158,32 @@ def connect_checked(host: str, port: int, timeout: float | None) -> socket.socke
 
 
 def is_forbidden(address: str) -> bool:
-    """Whether an address is link-local, multicast or unspecified. Private addresses are permitted."""
+    """Whether an address is link-local, multicast, unspecified or of a cloud's metadata service.
+
+    Other private addresses are permitted. An IPv6 address that stands for an IPv4 address is judged by both.
+    """
     ip = ipaddress.ip_address(address.partition("%")[0])
-    ip = getattr(ip, "ipv4_mapped", None) or ip
-    return ip.is_link_local or ip.is_multicast or ip.is_unspecified
+    return any(
+        each.is_link_local
+        or each.is_multicast
+        or each.is_unspecified
+        or any(each in network for network in METADATA if network.version == each.version)
+        for each in (ip, *_embedded(ip))
+    )
+
+
+def _embedded(ip: _Address) -> Iterator[ipaddress.IPv4Address]:
+    """The IPv4 addresses to which a gateway or the kernel may translate an IPv6 address."""
+    if isinstance(ip, ipaddress.IPv4Address):
+        return
+    yield from filter(None, (ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())))
+    number = int(ip)
+    if any(ip in network for network in TRANSLATED) or (number >> 32) & 0xFFFFFFFF in ISATAP:
+        yield ipaddress.IPv4Address(number & 0xFFFFFFFF)
+    if ip in LOCAL_NAT64:
+        packed = (number >> 64 << 56) | (number & ((1 << 56) - 1))  # without the bits 64 to 71
+        found = ((packed >> (88 - size)) & 0xFFFFFFFF for size in LOCAL_PREFIXES)
+        yield from (ipaddress.IPv4Address(each) for each in found if each >> 24)  # 0: another length is used
 
 
 @contextlib.contextmanager

@@ -66,10 +66,16 @@ SHIPPED = config.load(render_routing())[0]
         (("Stuck", "stuck"), ("LagGrowing", "lag"), True),
         (("CrashLoop", "query"), ("QueryFailed", "query"), True),
         (("CheckpointTrouble", "query"), ("QueryFailed", "query"), True),
+        (("RestartCannotHelp", "query"), ("QueryFailed", "query"), True),
+        (("RestartBudgetSpent", "query"), ("QueryFailed", "query"), True),
+        (("CheckpointBroken", "checkpoint"), ("RestartCannotHelp", "query"), True),
+        (("QueryFailed", "query"), ("RestartCannotHelp", "query"), False),
         (("QueryFailed", "query"), ("CrashLoop", "query"), False),
         (("LagGrowing", "lag"), ("Stuck", "stuck"), False),
         (("Stuck", "stuck"), ("AgentLost", "agent"), False),
         (("LagGrowing", "lag"), ("LongBatch", "lag"), False),
+        (("StateLimitNear", "lag"), ("StateGrowthWithoutEviction", "lag"), True),
+        (("EventsDropped", "telemetry"), ("BatchesUnreported", "telemetry"), True),
     ],
 )
 def test_the_shipped_inhibitions_go_from_agent_to_query_to_stuck_to_lag(
@@ -87,6 +93,24 @@ def test_the_shipped_inhibitions_stay_within_an_app_and_a_query() -> None:
     failed = alert("QueryFailed", layer="query", app="web", query_id="q1", severity="critical")
     lag = alert("LagGrowing", layer="lag", app="web", query_id="q2", severity="warning")
     assert muted(list(SHIPPED.inhibit_rules), lost, failed, lag) == []
+
+
+def test_an_incident_is_one_notification_until_a_policy_gives_up_on_its_trial() -> None:
+    assert SHIPPED is not None
+    shared = {"incident": "i1", "kind": "sink", "layer": "incident"}
+    query = {"app": "shop", "query_id": "q1"}
+    incident, member = alert("FleetIncident", **shared), alert("IncidentMember", **shared, **query)
+    muting = Inhibitor(SHIPPED.inhibit_rules, [incident, member])
+    for name, labels in {"QueryFailed": {}, "RestartCannotHelp": {"code": "cannot_help"}}.items():
+        assert muting.inhibiting(alert(name, layer="query", **query, **labels).labels)
+    assert muting.inhibiting(member.labels) == (incident.fingerprint,)
+    assert muting.inhibiting(incident.labels) == ()
+    for name, code in (("RestartBudgetSpent", "budget_spent"), ("RestartCannotHelp", "tried_once")):
+        assert muting.inhibiting(alert(name, layer="query", code=code, **query).labels) == ()
+    driver = alert("DriverFailed", layer="driver", app="shop")
+    assert muting.inhibiting(driver.labels) == ()
+    on_host = alert("IncidentMember", **{**shared, "kind": "host"}, **query)
+    assert Inhibitor(SHIPPED.inhibit_rules, [on_host]).inhibiting(driver.labels)
 
 
 def test_a_critical_alert_inhibits_the_warning_of_the_same_name() -> None:

@@ -247,14 +247,22 @@ class Wild:
         return SeriesInMemory(self._series).select(matchers, start, end)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_looking_ahead_gives_what_one_evaluation_after_the_other_gives(seed: int) -> None:
-    slots = 120
-    groups, source = groups_of(render(0.2)), Wild(seed, slots)
-    found = replay(groups, source, START, START + slots * STEP, STEP, chunk=50)
+def assert_looking_ahead_gives_what_plain_evaluations_give(seed: int, scale: float, slots: int) -> None:
+    groups, source = groups_of(render(scale)), Wild(seed, slots)
+    found = replay(groups, source, START, START + slots * STEP, STEP, chunk=20)
     plain = _one_by_one(groups, source, START, START + slots * STEP)
     assert len({item.name for item in plain}) >= 3
     ordered = sorted(
         found.episodes, key=lambda episode: (episode.fired_at, episode.name, sorted(episode.labels.items()))
     )
     assert ordered == sorted(plain, key=lambda item: (item.fired_at, item.name, sorted(item.labels.items())))
+
+
+def test_looking_ahead_gives_what_one_evaluation_after_the_other_gives() -> None:
+    assert_looking_ahead_gives_what_plain_evaluations_give(seed=0, scale=0.5, slots=60)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(2))
+def test_looking_ahead_for_longer_gives_what_one_evaluation_after_the_other_gives(seed: int) -> None:
+    assert_looking_ahead_gives_what_plain_evaluations_give(seed, scale=0.2, slots=120)

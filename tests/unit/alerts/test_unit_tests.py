@@ -114,6 +114,14 @@ def test_stale_ends_a_series_at_once() -> None:
     assert is_stale(file.tests[0].series[1].values).tolist() == [False, True, False]
 
 
+def test_what_a_rule_no_longer_records_ends_at_once_as_in_promtool() -> None:
+    """The series `ALERTS` of an alert that is resolved, here after four minutes."""
+    changed = TEST.replace("'1+2x3 _ 6 6'", "'1+2x3 8 1x6'")
+    checks = "{eval_time: %s, expr: 'count(ALERTS) or vector(0)', exp_samples: [{labels: '{}', value: %d}]}"
+    values = "\n".join(f"      - {checks % pair}" for pair in (("4m", 1), ("6m", 0)))
+    assert outcome(changed[: changed.index("    alert_rule")] + f"    promql_expr_test:\n{values}\n") == []
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

@@ -26,4 +26,4 @@ def test_an_alert_has_links_and_facts_where_the_server_knows_them() -> None:
     first, second = template_data(message(FIRING, RESOLVED))["Alerts"]
     assert first["SilenceURL"] == f"{PAGE}/alerts?silence=f1"
     assert first["Facts"] == {"Probable cause": "out of memory"}
-    assert (second["QueryURL"], second["Facts"]) == ("", {})
+    assert (second["QueryURL"], second["IncidentURL"], second["Facts"]) == ("", "", {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -194,6 +195,35 @@ def test_a_text_that_doubles_in_a_loop_is_an_error() -> None:
     doubled = '{{ $x := "a" }}{{ range 22 }}{{ $x = printf "%s%s" $x $x }}{{ end }}{{ len $x }}'
     assert expand(doubled.replace("22", "20"), {}, 1.0) == "1048576"
     assert "a value is too long" in expand(doubled, {}, 1.0)
+
+
+#: A variable of 512 KiB, in few characters.
+HALF_MIB = '{{ $x := "a" }}{{ range 19 }}{{ $x = print $x $x }}{{ end }}'
+BOMBS = {
+    "one call with many arguments": HALF_MIB + "{{ print %s }}" % ("$x " * 1000),
+    "a format with many verbs": HALF_MIB + '{{ printf "%s" %s }}' % ("%s" * 1000, "$x " * 1000),
+    "many variables": HALF_MIB + "".join("{{ $v%d := toUpper $x }}" % n for n in range(1000)),
+    "a mapping that doubles": "{{ $x := args 1 2 }}" + "{{ $x = args $x $x }}" * 40 + "{{ $x }}",
+    "equal mappings that double": "{{ $x := args 1 }}{{ $y := args 1 }}"
+    + "{{ $x = args $x $x }}{{ $y = args $y $y }}" * 40
+    + "{{ eq $x $y }}",
+    "a replacement that refers to its match": HALF_MIB
+    + '{{ $r := "$0" }}{{ range 15 }}{{ $r = print $r $r }}{{ end }}{{ reReplaceAll ".+" $r $x }}',
+    "loops without a body": "{{ range 10000 }}{{ range 10000 }}{{ end }}{{ end }}",
+    "loops in loops": "{{ range 999 }}{{ range 999 }}{{ range 999 }}{{ end }}{{ end }}{{ end }}",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
+def test_no_template_takes_memory_or_steps_without_bound(bomb: str) -> None:
+    tracemalloc.start()
+    try:
+        text = expand(bomb, {}, 1.0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "is too long" in text or "steps" in text or "longer than" in text
+    assert peak < 96 * 2**20
 
 
 PIECES = [

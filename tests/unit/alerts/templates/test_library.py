@@ -164,3 +164,10 @@ def test_errors_of_files_and_fields_are_found_when_they_are_loaded() -> None:
 )
 def test_an_error_while_filling_in_stays_in_the_text(text: str) -> None:
     assert library().render(text, template_data(message())).startswith("<error expanding template: ")
+
+
+def test_a_separator_does_not_multiply_without_bound() -> None:
+    doubled = '{{ $x := "a" }}{{ range 16 }}{{ $x = print $x $x }}{{ end }}'
+    listed = '{{ $l := list "a" }}{{ range 8 }}{{ range $l }}{{ $l = append $l "b" }}{{ end }}{{ end }}'
+    text = library().render(doubled + listed + "{{ join $x $l }}", {})
+    assert text == "<error expanding template: a value is too long>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from alerts.errors import ReceiverError
+from tests.ports import free_port
 from tests.unit.alerts.notify.messages import RESOLVED, message
 from tests.unit.alerts.notify.receivers.fakes import problems, receiver
 
@@ -50,12 +50,6 @@ class Mailbox:
 def authenticate(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
     valid = isinstance(data, LoginPassword) and data == LoginPassword(b"user", b"pass")
     return AuthResult(success=valid, handled=False)
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @contextmanager
