@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 MIN_PREFIX = 4
 MAX_CANDIDATES = 10
+#: Before the name of an application, where the ledger has decisions about its driver.
+APP_PREFIX = "app:"
 
 
 class NamedQuery(NamedTuple):

@@ -71,6 +71,7 @@ CHECKS: tuple[Check, ...] = (
     history_checks.disallowed_changes,
     history_checks.unknown,
 )
+AGAIN = "inspect the checkpoint again; the driver or the file system did not answer in time"
 PARTS = ("metadata", "offsets", "commits", "sources", "state")
 
 
@@ -123,6 +124,14 @@ def _unreadable(inventory: Inventory) -> tuple[Finding, ...]:
         message = f"This belongs to the output of a file sink, {output}. It is not a checkpoint."
         step = f"name the query's checkpoint: controlplane doctor CHECKPOINT --output {shlex.quote(output)}"
         return (_stop("ckpt.not-a-checkpoint", message, step),)
+    if not inventory.complete and not (inventory.names("offsets") and inventory.names("commits")):
+        return (
+            _stop(
+                "ckpt.unreadable",
+                "The listing was cut, and it shows no batch in offsets/ or in commits/.",
+                AGAIN,
+            ),
+        )
     if not any(part in inventory.names("") for part in PARTS):
         return (
             _stop(

@@ -65,4 +65,4 @@ def _lives(view: QueryView, now: float) -> bool:
     agent = view.agent
     if agent is None or agent.ended_at is not None:
         return False
-    return now - agent.last_seen_at <= DEFAULTS.silent_seconds
+    return now - agent.last_contact_at <= DEFAULTS.silent_seconds

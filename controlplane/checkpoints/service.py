@@ -92,12 +92,14 @@ class CheckpointService:
         #: Seconds that the last analysis took; None before the first.
         self.judge_seconds: float | None = None
 
-    def load(self, connection: Connection) -> None:
-        """Fill the window with the stored reports, at the start of the server."""
-        for query_id, judgement in rows.latest_reports(connection).items():
+    def load(self, connection: Connection, since: float = 0.0) -> float:
+        """Put the reports made after `since` (Unix seconds) into the window; returns the time of the newest one."""
+        for query_id, judgement in rows.latest_reports(connection, since).items():
             self._window.set_checkpoint(query_id, checkpoint_seen(judgement, judgement["taken_at"]))
+            since = max(since, judgement["analyzed_at"])
         for query_id, run_id, comparison in shape_rows.newest_comparisons(connection):
             self._set_change(query_id, run_id, comparison)
+        return since
 
     def start(self) -> None:
         """Start the worker threads."""
@@ -279,7 +281,7 @@ class CheckpointService:
         if (
             agent is not None
             and agent.ended_at is None
-            and now - agent.last_seen_at <= DEFAULTS.unresponsive_seconds
+            and now - agent.last_contact_at <= DEFAULTS.unresponsive_seconds
         ):
             request = InventoryRequest(str(uuid.uuid4()), view.query_id, "agent", now, agent.agent, agent.app)
             if self._requests.begin(request) is request:

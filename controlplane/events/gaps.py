@@ -8,9 +8,8 @@ the first report received, the only result that depends on the order of arrival.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from controlplane.records import Gap, ReportedBatches
+from controlplane.records import Gap, ReportedBatches, changed
 
 #: Beyond this, a query's oldest gaps are dropped: first those already counted; the others are counted at
 #: once.
@@ -24,12 +23,12 @@ def record_report(known: ReportedBatches, run_id: str, batch_id: int, now: float
     """Record a report of this batch. `now`: Unix seconds."""
     high = known.high
     if high is None:
-        return replace(known, high=batch_id)
+        return changed(known, high=batch_id)
     if batch_id > high:
         gap = (Gap(run_id, high + 1, batch_id - 1, now),) if batch_id > high + 1 else ()
-        return _bounded(replace(known, high=batch_id, gaps=known.gaps + gap))
+        return _bounded(changed(known, high=batch_id, gaps=known.gaps + gap))
     if any(gap.first <= batch_id <= gap.last for gap in known.gaps):
-        return _bounded(replace(known, gaps=tuple(_without(known.gaps, batch_id))))
+        return _bounded(changed(known, gaps=tuple(_without(known.gaps, batch_id))))
     return known
 
 
@@ -40,7 +39,7 @@ def _bounded(known: ReportedBatches) -> ReportedBatches:
     dropped = sorted(known.gaps, key=lambda gap: not gap.counted)[:excess]  # stable: the oldest of each kind
     uncounted = sum(gap.size for gap in dropped if not gap.counted)
     kept = tuple(gap for gap in known.gaps if gap not in dropped)
-    return replace(known, gaps=kept, dropped_uncounted=known.dropped_uncounted + uncounted)
+    return changed(known, gaps=kept, dropped_uncounted=known.dropped_uncounted + uncounted)
 
 
 def _without(gaps: tuple[Gap, ...], batch_id: int) -> Iterator[Gap]:
@@ -49,9 +48,9 @@ def _without(gaps: tuple[Gap, ...], batch_id: int) -> Iterator[Gap]:
             yield gap
             continue
         if gap.first < batch_id:
-            yield replace(gap, last=batch_id - 1)
+            yield changed(gap, last=batch_id - 1)
         if batch_id < gap.last:
-            yield replace(gap, first=batch_id + 1)
+            yield changed(gap, first=batch_id + 1)
 
 
 def count_overdue(known: ReportedBatches, now: float, trigger: str | None) -> tuple[ReportedBatches, int]:
@@ -60,11 +59,11 @@ def count_overdue(known: ReportedBatches, now: float, trigger: str | None) -> tu
     `trigger`: that of the newest run; continuous processing has no gaps.
     """
     if trigger == CONTINUOUS:
-        return replace(known, gaps=(), dropped_uncounted=0), 0
+        return changed(known, gaps=(), dropped_uncounted=0), 0
     late = [gap for gap in known.gaps if not gap.counted and now - gap.seen_at >= GRACE_SECONDS]
     if not late and not known.dropped_uncounted:
         return known, 0
-    gaps = tuple(replace(gap, counted=True) if gap in late else gap for gap in known.gaps)
-    return replace(known, gaps=gaps, dropped_uncounted=0), sum(
+    gaps = tuple(changed(gap, counted=True) if gap in late else gap for gap in known.gaps)
+    return changed(known, gaps=gaps, dropped_uncounted=0), sum(
         gap.size for gap in late
     ) + known.dropped_uncounted

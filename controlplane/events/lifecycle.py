@@ -3,33 +3,34 @@
 Called by `controlplane.ingest.deduplication`, which loads the rows before and saves them afterwards. What
 follows from all events of a group together is in `controlplane.events.run_resolution`.
 
-Events of one agent arrive in order; those of two agents, of an orphaned spool or of a resend arrive at any
-time. Therefore every change is a merge (earliest, latest, strongest): the same events in another order, or
-twice, give the same rows.
+Events of one agent arrive in order; those of two agents, of an orphaned spool or of a resend arrive at any time. Therefore
+every change is a merge (earliest, latest, strongest): the same events in another order, or twice, give the same rows.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
 from controlplane.events import gaps, progress
 from controlplane.events.parsing import ParsedEvent, query_name
+from controlplane.events.quiet import repeated
 from controlplane.events.run_resolution import count_failure, resolve_runs, with_naming
 from controlplane.health import polls
 from controlplane.health.host import host_load, overload
 from controlplane.model import Agent, ProgressSample, Run, RunFacts
-from controlplane.records import AgentRow, QueryNaming, QueryRow, RunRow, UnitOfWork
+from controlplane.records import NO_FACTS, AgentRow, QueryNaming, QueryRow, RunRow, UnitOfWork, changed
 from listeners.protocol import wire
 from listeners.protocol.catalogue import distinct_labels
 
 MAX_FAILURE_CHARS = 64 * 1024
 #: Reasons for dropped events come from agents; this bounds how many are kept for one agent.
 MAX_REASONS = 30
+#: Runs that an agent may report as active at its end.
+MAX_ACTIVE_RUNS = 1_000
 _UNSTARTED = uuid.UUID("6f2f5a0c-5c0f-5b0e-9c57-0d9b3f6a2b11")
 
 
@@ -38,8 +39,7 @@ def apply_events(
 ) -> None:
     """Apply events to the rows of `unit`, then resolve the runs of every query they concern.
 
-    Call `record_agents` first: it creates the rows of the agents. `now`: Unix seconds; `listening_since`: when
-    this server started.
+    Call `record_agents` first: it creates the agents' rows. `now`: Unix seconds; `listening_since`: when this server started.
     """
     concerned: set[str] = set()
     for parsed in events:
@@ -47,8 +47,8 @@ def apply_events(
         if handler is not None and not parsed.raw:
             handler(unit, parsed)
             _record_batch_id(unit, parsed, now)
-        named = (query_id_of(unit, parsed), *(entry.query_id for entry in parsed.entries))
-        concerned.update(filter(None, named))
+        listed = (entry.query_id for entry in parsed.entries if entry.status.run_id not in unit.quiet)
+        concerned.update(filter(None, (query_id_of(unit, parsed), *listed)))
     rows_of: dict[str, list[RunRow]] = {}
     for row in unit.runs.values():
         rows_of.setdefault(row.run.query_id, []).append(row)
@@ -62,7 +62,7 @@ def _record_batch_id(unit: UnitOfWork, parsed: ParsedEvent, now: float) -> None:
     if parsed.batch is not None and parsed.query_id is not None:
         query = unit.queries[parsed.query_id]
         reported = gaps.record_report(query.reported, parsed.batch.run_id, parsed.batch.batch_id, now)
-        unit.put_query(replace(query, reported=reported))
+        unit.put_query(changed(query, reported=reported))
 
 
 def record_agents(
@@ -84,7 +84,7 @@ def record_agents(
     for agent, offset in clock_offsets.items():
         row = unit.agents.get(agent)
         if row is not None and abs(row.agent.clock_offset - offset) > 0.001:
-            unit.put_agent(replace(row, agent=replace(row.agent, clock_offset=offset)))
+            unit.put_agent(changed(row, agent=changed(row.agent, clock_offset=offset)))
 
 
 def _record_agent(unit: UnitOfWork, name: str, sent: list[wire.Event], heartbeat_at: float) -> None:
@@ -94,7 +94,7 @@ def _record_agent(unit: UnitOfWork, name: str, sent: list[wire.Event], heartbeat
         row = AgentRow(Agent(key=0, agent=name, app=newest.app.name, first_seen_at=newest.at))
     agent, app = row.agent, newest.app
     if newest.at >= row.described_at:
-        agent = replace(
+        agent = changed(
             agent,
             app=app.name,
             app_id=app.id or agent.app_id,
@@ -103,13 +103,13 @@ def _record_agent(unit: UnitOfWork, name: str, sent: list[wire.Event], heartbeat
             ui_url=app.ui_url or agent.ui_url,
             labels=dict(newest.labels),
         )
-    agent = replace(
+    agent = changed(
         agent,
         first_seen_at=min(agent.first_seen_at, *(event.at for event in sent)),
         last_seen_at=max(agent.last_seen_at, newest.at, heartbeat_at),
         high_seq=max(agent.high_seq, *(event.seq for event in sent)),
     )
-    unit.put_agent(replace(row, agent=agent, described_at=max(row.described_at, newest.at)))
+    unit.put_agent(changed(row, agent=agent, described_at=max(row.described_at, newest.at)))
 
 
 def _on_progress(unit: UnitOfWork, parsed: ParsedEvent) -> None:
@@ -124,7 +124,7 @@ def _on_progress(unit: UnitOfWork, parsed: ParsedEvent) -> None:
 def _on_started(unit: UnitOfWork, parsed: ParsedEvent) -> None:
     query = _query(unit, parsed.event, parsed.query_id, query_name(parsed.event.data))
     row = _on_run(unit, parsed, query)
-    row = replace(row, facts=_merged(row.facts, progress.facts(parsed.event.data.get("facts"))))
+    row = changed(row, facts=_merged(row.facts, progress.facts(parsed.event.data.get("facts"))))
     _name(unit, row, parsed.event, query_name(parsed.event.data))
     _revive_agent(unit, parsed)
 
@@ -139,13 +139,13 @@ def _on_terminated(unit: UnitOfWork, parsed: ParsedEvent) -> None:
     if row.ended_by == "terminated" and row.run.ended_at is not None and parsed.event.at >= row.run.ended_at:
         return
     data = parsed.event.data
-    run = replace(
+    run = changed(
         row.run,
         ended_at=parsed.event.at,
         failure_text=progress.text(data.get("exception"), MAX_FAILURE_CHARS),
         error_class=progress.text(data.get("errorClassOnException"), 200),
     )
-    unit.put_run(replace(row, run=run, ended_by="terminated"))
+    unit.put_run(changed(row, run=run, ended_by="terminated"))
 
 
 def _on_start_failed(unit: UnitOfWork, parsed: ParsedEvent) -> None:
@@ -162,7 +162,7 @@ def _on_start_failed(unit: UnitOfWork, parsed: ParsedEvent) -> None:
     unit.count(query_id, "starts")
     count_failure(unit, query_id, failure)
     if query.start_failed_at is None or event.at >= query.start_failed_at:
-        query = replace(query, start_failed_at=event.at, start_failure=failure)
+        query = changed(query, start_failed_at=event.at, start_failure=failure)
         unit.put_query(query)
 
 
@@ -190,16 +190,18 @@ def unstarted_id(app: str, name: str) -> str:
 def _on_status(unit: UnitOfWork, parsed: ParsedEvent) -> None:
     event = parsed.event
     for entry in parsed.entries:
+        if (row := repeated(unit, event, entry)) is not None:
+            unit.put_quiet(row)
+            continue
         query = _query(unit, event, entry.query_id, entry.name)
-        asked = replace(event, at=entry.status.at)
+        asked = changed(event, at=entry.status.at)
         row = _on_run(unit, ParsedEvent(asked, run_id=entry.status.run_id), query, alive=entry.active)
-        row = replace(row, facts=_merged(row.facts, entry.facts))
-        if entry.active and (row.status is None or entry.status.at >= row.status.at):
-            row = replace(row, status=entry.status)
-        _name(unit, row, event, entry.name)
+        newer = row.status is None or entry.status.at >= row.status.at
+        status = entry.status if entry.active and entry.described and newer else row.status
+        _name(unit, changed(row, facts=_merged(row.facts, entry.facts), status=status), event, entry.name)
     agent = unit.agents[event.agent]
     if parsed.listed_at is not None:
-        unit.put_agent(replace(agent, polls=polls.with_poll(agent.polls, parsed.listed_at)))
+        unit.put_agent(changed(agent, polls=polls.with_poll(agent.polls, parsed.listed_at)))
 
 
 def _on_agent_info(unit: UnitOfWork, parsed: ParsedEvent) -> None:
@@ -211,9 +213,9 @@ def _on_agent_info(unit: UnitOfWork, parsed: ParsedEvent) -> None:
     if overload(host_load(reported)) is not None:  # explains failures that are reported after it has passed
         documents["overload"] = {"at": event.at, "hostLoad": reported["hostLoad"]}
     newer = {k: v for k, v in documents.items() if k not in row.info or event.at >= row.info[k]["at"]}
-    row = replace(row, info={**row.info, **newer})
-    agent = replace(row.agent, actions=_actions(row.info), dropped=_dropped(row.agent.dropped, event.data))
-    unit.put_agent(replace(row, agent=agent))
+    row = changed(row, info={**row.info, **newer})
+    agent = changed(row.agent, actions=_actions(row.info), dropped=_dropped(row.agent.dropped, event.data))
+    unit.put_agent(changed(row, agent=agent))
     if event.type == "app_started":
         _revive_agent(unit, parsed)
 
@@ -238,10 +240,16 @@ def _on_app_ended(unit: UnitOfWork, parsed: ParsedEvent) -> None:
     row = unit.agents[event.agent]
     if row.agent.ended_at is None or event.at >= row.agent.ended_at:
         reason = progress.text(event.data.get("reason"), 100) or "exit"
-        agent = replace(row.agent, ended_at=event.at, end_reason=reason)
+        agent = changed(row.agent, ended_at=event.at, end_reason=reason)
         exception = progress.text(event.data.get("exception"), MAX_FAILURE_CHARS)
-        unit.put_agent(replace(row, agent=agent, end_exception=exception))
+        info = {**row.info, "app_ended": {"at": event.at, "activeRuns": _active_runs(event)}}
+        unit.put_agent(changed(row, agent=agent, end_exception=exception, info=info))
     unit.ended_agents.add(event.agent)
+
+
+def _active_runs(event: wire.Event) -> list[str]:
+    runs = event.data.get("activeRuns")
+    return [str(run)[:64] for run in runs[:MAX_ACTIVE_RUNS]] if isinstance(runs, list) else []
 
 
 HANDLERS: dict[str, Callable[[UnitOfWork, ParsedEvent], None]] = {
@@ -261,9 +269,10 @@ def _query(unit: UnitOfWork, event: wire.Event, query_id: str | None, name: str 
     """The query's row, created if it is new. Its name comes from its newest run, see `_name`."""
     assert query_id is not None
     row = unit.queries.get(query_id)
-    if row is None:
-        row = QueryRow(0, query_id, event.app.name, name, dict(event.labels), event.at)
-    row = replace(row, first_seen_at=min(row.first_seen_at, event.at))
+    if row is not None and row.first_seen_at <= event.at:
+        return row
+    row = row or QueryRow(0, query_id, event.app.name, name, dict(event.labels), event.at)
+    row = changed(row, first_seen_at=min(row.first_seen_at, event.at))
     unit.put_query(row)
     return row
 
@@ -277,7 +286,7 @@ def _name(unit: UnitOfWork, row: RunRow, event: wire.Event, name: str | None) ->
     known = row.naming
     own = event.agent == row.run.agent
     if known is None or (own and (known.agent != event.agent or event.at >= known.at)):
-        row = replace(row, naming=_naming(event, name))
+        row = changed(row, naming=_naming(event, name))
     unit.put_run(row)
 
 
@@ -291,8 +300,7 @@ def _on_run(
 ) -> RunRow:
     """Update the run's row with this event, and create it if it is new.
 
-    `alive`: the event shows that the run is active. Activity after an end that was only inferred revokes the
-    end.
+    `alive`: the event shows that the run is active. Activity after an end that was only inferred revokes the end.
     """
     assert parsed.run_id is not None
     at = parsed.event.at
@@ -300,12 +308,13 @@ def _on_run(
     run = row.run
     over = run.ended_at is not None and (not alive or row.ended_by == "terminated" or at <= run.ended_at)
     if run.ended_at is not None and not over:
-        run = replace(run, ended_at=None, end=None, failure_text=None, error_class=None)
-    # The agent that reported first owns the run; other agents on the cluster may see it but did not start it.
-    started_at, agent = min((run.started_at, run.agent), (at, parsed.event.agent))
-    row = replace(
+        run = changed(run, ended_at=None, end=None, failure_text=None, error_class=None)
+    started_at, agent = _owner(unit, run, parsed)
+    if batch_id is not None or (started_at, agent) != (run.started_at, run.agent):
+        run = changed(run, started_at=started_at, agent=agent, **_batch_range(run, batch_id))
+    row = changed(
         row,
-        run=replace(run, started_at=started_at, agent=agent, **_batch_range(run, batch_id)),
+        run=run,
         first_seq=_first_seq(row, agent, parsed.event),
         last_event_at=max(row.last_event_at, at),
         # A lost run keeps this mark: it has been counted as a failure and must not be counted again.
@@ -314,6 +323,19 @@ def _on_run(
     )
     unit.put_run(row)
     return row
+
+
+def _owner(unit: UnitOfWork, run: Run, parsed: ParsedEvent) -> tuple[float, str]:
+    """When a run started, and the agent that owns it: the first to report it, until that agent has ended.
+
+    Other agents on the cluster may see it but did not start it. After `detach` and `attach` in one process, or where
+    one of two clients of a Spark Connect session ends, another agent reports the run from then on.
+    """
+    event = parsed.event
+    ended_at, sender = unit.agents[run.agent].agent.ended_at, unit.agents[event.agent].agent
+    if event.agent != run.agent and ended_at is not None and event.at > ended_at and sender.ended_at is None:
+        return min(run.started_at, event.at), event.agent
+    return min((run.started_at, run.agent), (event.at, event.agent))
 
 
 def _new_run(unit: UnitOfWork, parsed: ParsedEvent, query: QueryRow) -> RunRow:
@@ -343,7 +365,7 @@ def _revive_agent(unit: UnitOfWork, parsed: ParsedEvent) -> None:
     row = unit.agents[parsed.event.agent]
     if row.agent.ended_at is not None and parsed.event.at > row.agent.ended_at:
         unit.put_agent(
-            replace(row, agent=replace(row.agent, ended_at=None, end_reason=None), end_exception=None)
+            changed(row, agent=changed(row.agent, ended_at=None, end_reason=None), end_exception=None)
         )
 
 
@@ -353,8 +375,8 @@ def _later(known: float | None, at: float) -> float:
 
 def _merged(known: RunFacts, reported: RunFacts) -> RunFacts:
     """The known facts, replaced by the reported ones that are not None."""
-    values = {f.name: v for f in fields(RunFacts) if (v := getattr(reported, f.name)) is not None}
-    return replace(known, **values) if values else known
+    values = {} if reported is NO_FACTS else {k: v for k, v in vars(reported).items() if v is not None}
+    return changed(known, **values) if values else known
 
 
 def _count(unit: UnitOfWork, query_id: str, batch: ProgressSample) -> None:
@@ -362,9 +384,9 @@ def _count(unit: UnitOfWork, query_id: str, batch: ProgressSample) -> None:
     unit.counts.setdefault(query_id, Counter()).update(batch_counts(batch))
 
 
-def batch_counts(batch: ProgressSample) -> Counter[str]:
+def batch_counts(batch: ProgressSample) -> Mapping[str, int]:
     """What a batch adds to the totals of its query, by counter name."""
-    counts = Counter({"batches": 1, "input_rows": batch.input_rows})
+    counts: dict[str, int] = defaultdict(int, batches=1, input_rows=batch.input_rows)
     if batch.output_rows is not None:
         counts["output_rows"] += batch.output_rows
     names = distinct_labels(source.name for source in batch.sources)

@@ -6,24 +6,38 @@ Called by `controlplane.ingest.service` on the API's threads, before the writer;
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controlplane.cached_properties import cached_property
 from controlplane.events import progress
 from controlplane.model import ProgressSample, RunFacts, StatusSample
 from listeners.protocol import wire
+from listeners.protocol.errors import WireError
+
+#: Events whose `id` and `runId`, where they are present, are those of a query and its run.
+QUERY_EVENTS = frozenset(
+    ("progress", "started", "idle", "terminated", "checkpoint_logs", "inventory", "start_failed", "status")
+)
+_CANONICAL = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
 class StatusEntry:
-    """One query in a status event. Not `active`: it had ended when it was polled; only its facts count."""
+    """One query in a status event. Not `active`: it had ended when it was polled; only its facts count.
+
+    Not `described`: Spark listed the query and did not report its status.
+    """
 
     query_id: str
     name: str | None
     status: StatusSample
     facts: RunFacts
     active: bool = True
+    described: bool = True
 
 
 @dataclass(frozen=True)
@@ -40,7 +54,7 @@ class ParsedEvent:
     #: Stored unparsed: applying the event raised an unexpected error, and the event must not be lost.
     raw: bool = False
 
-    @property
+    @cached_property
     def batch(self) -> ProgressSample | None:
         """The sample, unless it only repeats an earlier batch."""
         return None if self.sample is None or progress.is_idle(self.sample) else self.sample
@@ -78,6 +92,26 @@ def named_ids(event: wire.Event) -> Iterator[str]:
         yield from (name for name in (data.get("id"), data.get("runId")) if isinstance(name, str))
 
 
+def normalize_ids(event: wire.Event) -> None:
+    """Write the ids of queries and runs in an event's data as Spark does, in lower case; WireError for no UUID.
+
+    An id in another notation would be another query to the server, but the same one to the routes of the API.
+    """
+    if event.type not in QUERY_EVENTS:
+        return
+    for data in (event.data, *progress.items(event.data.get("queries"))):
+        for key in ("id", "runId"):
+            value = data.get(key)
+            if isinstance(value, str) and not _CANONICAL.fullmatch(value):
+                try:
+                    # Python would take digits of any script, and underscores.
+                    if not value.isascii() or "_" in value:
+                        raise ValueError
+                    data[key] = str(uuid.UUID(value))
+                except ValueError:
+                    raise WireError(f"data.{key} must be a UUID") from None
+
+
 def _entry(data: Mapping[str, Any], at: float, shift: float) -> StatusEntry:
     return StatusEntry(
         progress.identity(data, "id"),
@@ -85,6 +119,7 @@ def _entry(data: Mapping[str, Any], at: float, shift: float) -> StatusEntry:
         progress.status(data, at, shift),
         progress.facts(data.get("facts")),
         active=data.get("active") is not False,
+        described="isTriggerActive" in data,
     )
 
 

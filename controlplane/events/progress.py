@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from functools import lru_cache
 from typing import Any
 
 from controlplane.model import OperatorSample, ProgressSample, RunFacts, SourceSample, StatusSample
+from controlplane.records import NO_FACTS
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
@@ -48,6 +49,20 @@ class Numbers(Mapping[str, float]):
     def __len__(self) -> int:
         return len(self._index)
 
+    # What `Mapping` does name by name, many times as fast.
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index
+
+    def keys(self) -> KeysView[str]:
+        return self._index.keys()
+
+    def values(self) -> ValuesView[float]:
+        return dict(zip(self._index, self._values, strict=True)).values()
+
+    def items(self) -> ItemsView[str, float]:
+        return dict(zip(self._index, self._values, strict=True)).items()
+
     def __repr__(self) -> str:
         return f"Numbers({dict(self)})"
 
@@ -80,6 +95,8 @@ def numbers(value: Any) -> Numbers:
 
 def number(value: Any) -> float | None:
     """A finite number, or None."""
+    if type(value) is float:  # most values: a report has a hundred numbers
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -91,6 +108,8 @@ def number(value: Any) -> float | None:
 
 def whole(value: Any) -> int | None:
     """A whole number that fits 64 bits, or None."""
+    if type(value) is int:
+        return value if -MAX_WHOLE <= value <= MAX_WHOLE else None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_WHOLE:
@@ -130,7 +149,8 @@ def identity(data: Mapping[str, Any], key: str) -> str:
 
 
 def _count(data: Mapping[str, Any], key: str) -> int:
-    return max(0, whole(data.get(key)) or 0)
+    count = whole(data.get(key))
+    return count if count is not None and count > 0 else 0
 
 
 # -- progress --------------------------------------------------------------------------------------
@@ -184,8 +204,8 @@ def _trigger_at(data: Mapping[str, Any], at: float) -> float:
 
 
 def _phases(value: Any) -> dict[str, int]:
-    pairs = ((sys.intern(name), whole(millis)) for name, millis in mapping(value).items())
-    return {name: millis for name, millis in pairs if millis is not None}
+    found = mapping(value).items()
+    return {sys.intern(name): known for name, millis in found if (known := whole(millis)) is not None}
 
 
 def _duration(data: Mapping[str, Any], phases: Mapping[str, int]) -> float:
@@ -323,6 +343,8 @@ def listed_at(data: Mapping[str, Any], at: float, shift: float = 0.0) -> float |
 def facts(data: Any) -> RunFacts:
     """Convert the `facts` of a status entry; missing or invalid values are None."""
     reported = mapping(data)
+    if not reported:  # as in most status events
+        return NO_FACTS
     temporary = reported.get("checkpointIsTemporary")
     return RunFacts(
         trigger=text(reported.get("trigger"), 100),
@@ -340,3 +362,13 @@ def facts(data: Any) -> RunFacts:
 def samples(reports: Iterable[tuple[Mapping[str, Any], float]]) -> list[ProgressSample]:
     """Convert stored reports, each (Spark's JSON, corrected time), in the same order."""
     return [sample(data, at) for data, at in reports]
+
+
+def sample_order(sample: ProgressSample) -> tuple[float, float, int]:
+    """The order of samples in time."""
+    return sample.at, sample.trigger_at, sample.batch_id
+
+
+def sample_identity(sample: ProgressSample) -> tuple[object, ...]:
+    """What only the same report has."""
+    return sample.run_id, *sample_order(sample)

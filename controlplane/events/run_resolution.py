@@ -8,14 +8,16 @@ replaced it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from controlplane.events import gaps
+from controlplane.events.agent_host import last_contact
+from controlplane.events.clocks import MAX_DELAY_SECONDS
 from controlplane.health.failures import explain
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import ENDING_TRIGGERS, Agent, Run, RunEnd
-from controlplane.records import AgentRow, QueryNaming, QueryRow, RunRow, UnitOfWork
+from controlplane.records import AgentRow, QueryNaming, QueryRow, RunRow, UnitOfWork, changed
 from listeners.protocol import wire
 
 #: Limit of counters for one query; their labels come from agents.
@@ -35,37 +37,72 @@ def resolve_runs(
 
     `listening_since`: when this server started; earlier silence of a driver is not the driver's.
     """
-    newest = _newest(rows)
+    query, trigger = unit.queries[query_id], None
+    silent = {row.run.agent: _silence(unit, row, now, listening_since) for row in rows}
+    newest = _newest(unit, rows, query.newest_run, silent)
     for row in rows:
-        _put_end(unit, row, _ended_by(unit, row, newest, now, listening_since))
-    query = unit.queries[query_id]
+        _put_end(unit, row, _ended_by(unit, row, newest, now, silent))
     if newest is not None:
         back = query.retired_at is not None and newest.started_at > query.retired_at
         query = with_naming(query, unit.runs[newest.run_id].naming)
-        query = replace(query, newest_run=newest.run_id, retired_at=None if back else query.retired_at)
-    trigger = unit.runs[newest.run_id].facts.trigger if newest is not None else None
+        if back or query.newest_run != newest.run_id:
+            query = changed(query, newest_run=newest.run_id, retired_at=None if back else query.retired_at)
+        trigger = unit.runs[newest.run_id].facts.trigger
     reported, unreported = gaps.count_overdue(query.reported, now, trigger)
     if unreported:
         unit.count(query_id, "batches_unreported", unreported)
-    query = replace(query, reported=reported)
     counts = unit.counts.pop(query_id, None)
-    if counts:
-        query = replace(query, totals=_added(query.totals, counts))
+    if counts or reported is not query.reported:
+        query = changed(query, reported=reported, totals=_added(query.totals, counts or {}))
     unit.put_query(query)
 
 
-def _newest(rows: Iterable[RunRow]) -> Run | None:
+def _silence(unit: UnitOfWork, row: RunRow, now: float, listening_since: float) -> float:
+    """Seconds without a contact of the run's agent while this server listened."""
+    return now - max(last_contact(unit.agents[row.run.agent].agent, now), listening_since)
+
+
+def _newest(
+    unit: UnitOfWork, rows: Iterable[RunRow], recorded: str | None, silent: Mapping[str, float]
+) -> Run | None:
     """The newest run: of each agent the one that it reported last, and of these the one that started last.
 
     The times of one agent's events may be corrected differently, as its clock becomes better known; their
-    sequence numbers cannot be wrong.
+    sequence numbers cannot be wrong. `recorded`: the newest run until now.
     """
     last: dict[str, RunRow] = {}
     for row in rows:
         known = last.get(row.run.agent)
         if known is None or _order_in_agent(row) > _order_in_agent(known):
             last[row.run.agent] = row
-    return max((row.run for row in last.values()), key=lambda run: (run.started_at, run.run_id), default=None)
+    newest = max(last.values(), key=_start, default=None)
+    if newest is None or _is_alive(unit, newest, silent):
+        return newest.run if newest is not None else None
+    # The clock of a driver may be a minute behind before that is known, and the server's may have been ahead: the run
+    # that was reported later is the newer one if it is active while this one is not.
+    behind = [
+        row
+        for row in last.values()
+        if row is not newest
+        and _arrival(row) > _arrival(newest)
+        and (row.run.run_id == recorded or _is_alive(unit, row, silent))
+    ]
+    return max(behind, key=_start, default=newest).run
+
+
+def _start(row: RunRow) -> tuple[float, str]:
+    return row.run.started_at, row.run.run_id
+
+
+def _arrival(row: RunRow) -> float:
+    """Orders runs by their first event that the server stored; a run of this group of events is the last."""
+    return row.run.key or math.inf
+
+
+def _is_alive(unit: UnitOfWork, row: RunRow, silent: Mapping[str, float]) -> bool:
+    """Whether a run has no end and its driver has missed fewer than three heartbeats."""
+    over = row.run.ended_at is not None or unit.agents[row.run.agent].agent.ended_at is not None
+    return not over and silent[row.run.agent] <= DEFAULTS.unresponsive_seconds
 
 
 def _order_in_agent(row: RunRow) -> tuple[int, float, str]:
@@ -74,9 +111,13 @@ def _order_in_agent(row: RunRow) -> tuple[int, float, str]:
 
 def with_naming(query: QueryRow, naming: QueryNaming | None) -> QueryRow:
     """The query with this name, app and labels; unchanged for None."""
-    if naming is None:
+    if naming is None or (naming.at, naming.app, naming.name, naming.labels) == _naming_of(query):
         return query
-    return replace(query, app=naming.app, name=naming.name, labels=naming.labels, described_at=naming.at)
+    return changed(query, app=naming.app, name=naming.name, labels=naming.labels, described_at=naming.at)
+
+
+def _naming_of(query: QueryRow) -> tuple[object, ...]:
+    return query.described_at, query.app, query.name, query.labels
 
 
 def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, float]:
@@ -88,22 +129,37 @@ def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, 
 
 
 def _ended_by(
-    unit: UnitOfWork, row: RunRow, newest: Run | None, now: float, listening_since: float
+    unit: UnitOfWork, row: RunRow, newest: Run | None, now: float, silent: Mapping[str, float]
 ) -> str | None:
     """The strongest evidence that a run has ended; None while it may be active."""
     if row.ended_by == "terminated":
         return row.ended_by
     agent = unit.agents[row.run.agent].agent
-    if agent.ended_at is not None and row.last_event_at <= agent.ended_at:
+    outlives = outlives_agent(unit.agents[row.run.agent], row.run.run_id)
+    # The times of one agent's events may be corrected differently: the last may seem to be before an earlier one.
+    if (
+        not outlives
+        and agent.ended_at is not None
+        and min(row.last_event_at, now) <= agent.ended_at + MAX_DELAY_SECONDS
+    ):
         return "app_ended"
     over = row.ended_by if row.run.ended_at is not None else None
     if over is not None or newest is None or row.run.run_id == newest.run_id:
         return over
     # One driver never runs a query twice at a time. Two drivers may, and that must stay visible.
-    if newest.agent == row.run.agent:
+    if newest.agent == row.run.agent or outlives:
         return "superseded"
-    silence = now - max(agent.last_seen_at, listening_since)
-    return "lost" if silence > DEFAULTS.silent_seconds else None
+    return "lost" if silent[row.run.agent] > DEFAULTS.silent_seconds else None
+
+
+def outlives_agent(row: AgentRow, run_id: str) -> bool:
+    """Whether a run was active when its agent ended, and does not end with it.
+
+    So after `detach` in a program that goes on, and after the end of a Spark Connect client, whose queries run in
+    the server.
+    """
+    ended = row.info.get("app_ended") if row.agent.ended_at is not None else None
+    return ended is not None and run_id in ended["activeRuns"]
 
 
 def _put_end(unit: UnitOfWork, row: RunRow, ended_by: str | None) -> None:
@@ -113,10 +169,11 @@ def _put_end(unit: UnitOfWork, row: RunRow, ended_by: str | None) -> None:
             return  # the driver is active again; the recorded end stays
         failed = agent.agent.end_reason in wire.FAILED_REASONS
         text = _failure_of_driver(agent) if failed else None
-        run = replace(run, ended_at=agent.agent.ended_at, failure_text=text, error_class=None)
+        ended_at = max(agent.agent.ended_at, row.last_event_at)
+        run = changed(run, ended_at=ended_at, failure_text=text, error_class=None)
         end = RunEnd.FAILED if failed else RunEnd.STOPPED
     elif ended_by in INFERRED:
-        run, end = replace(run, ended_at=run.ended_at or row.last_event_at), RunEnd.LOST
+        run, end = changed(run, ended_at=run.ended_at or row.last_event_at), RunEnd.LOST
     elif ended_by == "terminated":
         finished = RunEnd.FINISHED if row.facts.trigger in ENDING_TRIGGERS else RunEnd.STOPPED
         failed = run.failure_text is not None or run.error_class is not None
@@ -124,7 +181,7 @@ def _put_end(unit: UnitOfWork, row: RunRow, ended_by: str | None) -> None:
     else:
         return
     if (end, ended_by) != (row.run.end, row.ended_by) or run != row.run:
-        ended = replace(row, run=replace(run, end=end), ended_by=ended_by)
+        ended = changed(row, run=changed(run, end=end), ended_by=ended_by)
         kind = failure_kind(ended)
         if kind is not None and failure_kind(row) is None:
             unit.count(run.query_id, f"failures|{kind}")
@@ -140,8 +197,10 @@ def _ended_by_signal(run: Run, agent: Agent) -> bool:
     """Whether a signal ended the driver right after the run.
 
     Ctrl-C cancels the jobs of PySpark, and SIGTERM ends the JVM: queries then fail, although a person or a
-    scheduler ended them.
+    scheduler ended them. An interruption never gives an error that every further try meets.
     """
+    if explain(run.failure_text or "", run.error_class).retry == "never":
+        return False
     if agent.ended_at is None or run.ended_at is None or agent.end_reason not in wire.SIGNAL_REASONS:
         return False
     return agent.ended_at - run.ended_at <= SIGNAL_SECONDS

@@ -1,8 +1,8 @@
 """The verdict on a query's checkpoint now: the doctor's report joined with what was reported since. Pure.
 
-The report shows the checkpoint as of its inventory. Batches committed later make it outdated; a change that the
-checkpoint does not allow, or a run that failed before its first commit, makes it worse. Called by the API and by
-`controlplane.actions`.
+The report shows the checkpoint as of its inventory. Batches committed later make *ok* the verdict of the last check,
+and after minutes outdated; a change that the checkpoint does not allow, or a run that failed before its first commit,
+makes it worse. Called by the API and by `controlplane.actions`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from controlplane.model import CheckpointLogs, CheckpointSummary, QueryView, Run
 
 #: No fault was found, but batches have been committed, or a run has started or ended, since the inventory.
 OUTDATED = "outdated"
+#: No fault was found, and the run that was read has gone on committing batches since, for minutes at most.
+OK_AT_CHECK = "ok_at_check"
 #: A report received so shortly before a reading may be of a batch that the reading does not show yet.
 RACE_SECONDS = 2.0
 #: An outdated verdict is stale after this time; a running query's logs are read about once a minute.
@@ -116,7 +118,16 @@ def _with_batches(seen: CheckpointSummary, view: QueryView) -> CheckpointSummary
     )
     if later is None and not _run_changed_since(view, seen, reading):
         return replace(found, summary=_text_of_logs(seen, found)) if seen.logs is not None else found
-    return _outdated(found, seen, later, _is_disproved(seen, view.run))
+    text = _outdated(found, seen, later, _is_disproved(seen, view.run))
+    return replace(text, verdict=OK_AT_CHECK) if seen.verdict == "ok" and _goes_on(view, seen) else text
+
+
+def _goes_on(view: QueryView, seen: CheckpointSummary) -> bool:
+    """Whether the run that the newest reading is of still runs, and committed its last batch soon after it."""
+    reading = newest_reading(seen)
+    return (
+        not _run_changed_since(view, seen, reading) and _newest_commit(view)[1] - reading.at <= STALE_SECONDS
+    )
 
 
 def next_batch(reading: CheckpointLogs) -> int:
@@ -129,9 +140,15 @@ def _text_of_logs(seen: CheckpointSummary, found: CheckpointSummary) -> str:
     """The summary after a later reading of the logs, which covers neither state nor sources."""
     if seen.next_batch == found.next_batch:
         return seen.summary
-    checked = f"State and source files were checked {_as_of(seen.last_committed_batch)}."
-    fault = "" if seen.verdict == "ok" else f" {_fault(seen)}"
-    return f"The next start resumes at batch {found.next_batch}. {checked}{fault}"
+    fault = "" if seen.verdict == "ok" else _fault(seen)
+    return f"The next start resumes at batch {found.next_batch}. {_checked(seen, found)}{fault}".rstrip()
+
+
+def _checked(seen: CheckpointSummary, found: CheckpointSummary) -> str:
+    """As of which batch the rest was checked, where that is not the batch of the newest reading."""
+    if seen.last_committed_batch == found.last_committed_batch:
+        return ""
+    return f"State and source files were checked {_as_of(seen.last_committed_batch)}. "
 
 
 def _outdated(
@@ -144,7 +161,8 @@ def _outdated(
     resumes = f"{since} The next start resumes at batch {found.next_batch} or later."
     head = f"{as_of[:1].upper()}{as_of[1:]}"
     if seen.verdict == "ok":
-        return replace(found, verdict=OUTDATED, summary=f"{head}, no fault was found. {resumes}")
+        text = f"{head}, no fault was found. {_checked(seen, found)}{resumes}"
+        return replace(found, verdict=OUTDATED, summary=text)
     if disproved:
         text = f"{head}, a restart would have failed: {_fault(seen)} {resumes}"
         return replace(found, verdict=OUTDATED, summary=text, predicted_failure=None)

@@ -6,16 +6,19 @@ Used by the steps in `controlplane.health.judge` and `controlplane.health.termin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from controlplane.cached_properties import cached_property
 from controlplane.driver_model import Outage
 from controlplane.health import lag, offset_units
 from controlplane.health.formatting import span
 from controlplane.health.thresholds import Thresholds
 from controlplane.model import ENDING_TRIGGERS, ProgressSample, QueryView, Run, StatusSample
 from listeners.protocol import wire
+
+#: Corrected times of events may be this far ahead of the server's clock.
+MAX_AHEAD_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class QueryContext:
     view: QueryView
     now: float
     limits: Thresholds
-    batches: list[ProgressSample]
+    batches: Sequence[ProgressSample]
     interval: float
     listening_since: float = 0.0
 
@@ -76,14 +79,14 @@ class QueryContext:
         """Whether the trigger is availableNow or once."""
         return self.view.facts.trigger in ENDING_TRIGGERS
 
-    @property
+    @cached_property
     def last_idle_at(self) -> float | None:
         """When a trigger last found no data, if that was after the last batch."""
         last = self.last.at if self.last else 0.0
-        signs = (self.view.idle_at, _waiting_since(self.view.status))
+        signs = (self.view.idle_at, waiting_since(self.view.status))
         return max((at for at in signs if at is not None and at > last), default=None)
 
-    @property
+    @cached_property
     def last_activity_at(self) -> float:
         """When the newest run last started, reported a batch or reported that it is idle."""
         started = self.run.started_at if self.run else self.view.first_seen_at
@@ -94,16 +97,18 @@ class QueryContext:
         """Seconds since the last activity: an upper limit for the duration of the running batch."""
         return self.now - self.last_activity_at
 
-    @property
+    @cached_property
     def fresh_status(self) -> StatusSample | None:
         """The last polled status, if it is fresh and newer than the last activity."""
         status = self.view.status
         return status if status and self._is_fresh(status) and status.at > self.last_activity_at else None
 
     def _is_fresh(self, status: StatusSample) -> bool:
-        return status.at >= self.now - self.limits.silent_seconds
+        """Whether it was polled shortly before now, or before the driver fell silent or Spark ceased to answer."""
+        missing = max(self.silent_for, self.unanswered_seconds)
+        return status.at >= self.now - missing - self.limits.silent_seconds
 
-    @property
+    @cached_property
     def in_batch(self) -> bool:
         """Whether a batch seems to run: a poll reports it, or polls ceased for longer than any batch took."""
         status = self.view.status
@@ -146,23 +151,44 @@ class QueryContext:
         """Seconds of lag, or of delay, after which a query counts as behind."""
         return max(self.limits.behind_seconds, self.limits.behind_triggers * self.interval)
 
-    @property
+    @cached_property
+    def known_until(self) -> float:
+        """Until when the driver's events are known: `now`, or earlier where newer ones must still arrive.
+
+        They arrive late from a driver that sends requests although its newest event is old, and after this server
+        was away. At `now` such a driver would seem to have done nothing since.
+        """
+        late = self.last_contact_at - self.reported_at > self.limits.unresponsive_seconds
+        missing = late or self.reported_at < self.listening_since
+        return min(self.now, self.reported_at) if missing and self.active and not self.silent else self.now
+
+    @cached_property
     def last_contact_at(self) -> float:
-        """When the query's driver last sent anything."""
+        """When the query's driver last sent an event, or its agent a request."""
+        return self._latest([self.reported_at, self.view.agent.contact_at if self.view.agent else None])
+
+    @cached_property
+    def reported_at(self) -> float:
+        """The time of the newest event of the query's driver."""
         view = self.view
         known = [view.status.at if view.status else None, *view.polls[-1:], view.idle_at]
         known += [
             view.agent.last_seen_at if view.agent else None,
-            view.progress[-1].at if view.progress else None,
+            self.last.at if self.last else None,
         ]
-        return max([view.first_seen_at, *(at for at in known if at is not None)])
+        return self._latest(known)
+
+    def _latest(self, known: Iterable[float | None]) -> float:
+        """The latest of these times. What seems to come later than now was noted before the server's clock was set."""
+        limit = self.now + MAX_AHEAD_SECONDS
+        return max((at for at in known if at is not None and at <= limit), default=self.view.first_seen_at)
 
     @property
     def silent(self) -> bool:
         """Whether the driver sends nothing any more although it has not reported its end."""
         return self.silent_for > self.limits.silent_seconds
 
-    @property
+    @cached_property
     def silent_for(self) -> float:
         """Seconds since the last event or heartbeat that this server could receive; 0.0 if the driver ended."""
         ended = self.view.agent is not None and self.view.agent.ended_at is not None
@@ -177,13 +203,25 @@ class QueryContext:
     @property
     def outage(self) -> Outage | None:
         """Why Spark does not answer a driver that sends heartbeats; None if it answers, or may only be slow."""
+        outage = self._reported_outage
+        return None if outage is None or self._may_be_slow(outage) else outage
+
+    @property
+    def unanswered_seconds(self) -> float:
+        """Seconds for which Spark has not answered by the last heartbeat, where it may only be slow; else 0.0."""
+        outage = self._reported_outage
+        return self._waited(outage) if outage is not None and self._may_be_slow(outage) else 0.0
+
+    @property
+    def _reported_outage(self) -> Outage | None:
         agent = self.view.agent
-        outage = agent.outage if agent is not None and agent.ended_at is None else None
-        if outage is None or self.silent:
-            return None
-        waited = min(self.now, outage.seen_at) - outage.since
-        slow = outage.cause == wire.NO_ANSWER and waited <= self.limits.no_answer_seconds
-        return None if slow else outage
+        return agent.outage if agent is not None and agent.ended_at is None and not self.silent else None
+
+    def _may_be_slow(self, outage: Outage) -> bool:
+        return outage.cause == wire.NO_ANSWER and self._waited(outage) <= self.limits.no_answer_seconds
+
+    def _waited(self, outage: Outage) -> float:
+        return min(self.now, outage.seen_at) - outage.since
 
     @property
     def ended_with_driver(self) -> bool:
@@ -201,9 +239,15 @@ class QueryContext:
 def context_at(view: QueryView, now: float, limits: Thresholds, listening_since: float = 0.0) -> QueryContext:
     """The context of a view at `now`, Unix seconds."""
     run_id = view.run.run_id if view.run else None
-    own = [s for s in view.progress if run_id is None or s.run_id == run_id]
+    own = view.progress if run_id is None else _of_run(view.progress, run_id)
     interval = _finite_or_zero(view.facts.trigger_interval)
     return QueryContext(view, now, limits, own, interval, listening_since)
+
+
+def _of_run(samples: Sequence[ProgressSample], run_id: str) -> Sequence[ProgressSample]:
+    if isinstance(samples, offset_units.RecentProgress) and samples.runs <= {run_id}:
+        return samples
+    return [sample for sample in samples if sample.run_id == run_id]
 
 
 def p95_batch_seconds(view: QueryView) -> float:
@@ -221,7 +265,8 @@ def _finite_or_zero(value: float | None) -> float:
     return value if value is not None and math.isfinite(value) else 0.0
 
 
-def _waiting_since(status: StatusSample | None) -> float | None:
+def waiting_since(status: StatusSample | None) -> float | None:
+    """Since when a query waits for data at the latest; None where its status does not show that it does."""
     if status is None or status.trigger_active or status.data_available:
         return None
     return status.at if status.message.startswith("Waiting") else None

@@ -6,16 +6,17 @@ an exception. Used by `controlplane.health.judge`, the metrics and the guards of
 
 from __future__ import annotations
 
-from controlplane.driver_model import Outage
+from controlplane.driver_model import FailedDriver, Outage
 from controlplane.health import terminal_status
 from controlplane.health.context import QueryContext
 from controlplane.health.failures import explain, headline
 from controlplane.health.formatting import span
-from controlplane.model import QueryStatus, RunEnd, Verdict
+from controlplane.model import Agent, QueryStatus, RunEnd, Verdict
 from listeners.protocol import wire
 
 EXCEPTION = "exception"
 SESSION_GONE = "session_gone"
+CLIENT_FAILED = "client_failed"
 #: The kind of the failure of a query that ended with its driver.
 DRIVER_GONE_KIND = "driver-gone"
 START_APPLICATION = "Start the application; a query cannot be started without its driver."
@@ -27,15 +28,36 @@ def ended_with_driver(context: QueryContext) -> Verdict | None:
     agent, run = context.view.agent, context.run
     if agent is None or run is None or not context.ended_with_driver:
         return None
+    if context.view.outlives_agent:
+        return Verdict(QueryStatus.UNREACHABLE, f"Unreachable: {_end_of_agent(context, agent)}")
     after = "" if run.last_batch_id is None else f" after batch {run.last_batch_id}"
     when = f"{context.ago(agent.ended_at or context.now)}{after}"
     if agent.end_reason in wire.FAILED_REASONS:
         reason = f"Failed {when}: {_failure_of_driver(context)}. {START_APPLICATION}"
         return Verdict(QueryStatus.FAILED, reason + terminal_status.checkpoint_note(context))
     how = _ORDERLY.get(agent.end_reason or "")
+    if context.view.next_driver is not None:
+        return _next_driver_failed(context, context.view.next_driver)
     return Verdict(
         QueryStatus.STOPPED, f"Stopped {when}" + (f": the driver was ended {how}." if how else ".")
     )
+
+
+def _next_driver_failed(context: QueryContext, driver: FailedDriver) -> Verdict:
+    cause = f" ({headline(explain(driver.exception))})" if driver.exception else ""
+    finding = (
+        f"Failed {context.ago(driver.ended_at)}: the application was started again, and its driver failed"
+    )
+    return Verdict(QueryStatus.FAILED, f"{finding} before it started a query{cause}. {START_APPLICATION}")
+
+
+def _end_of_agent(context: QueryContext, agent: Agent) -> str:
+    ago = context.ago(agent.ended_at or context.now)
+    if agent.end_reason == wire.DETACHED:
+        return f"the program detached its agent {ago}. The query may still run."
+    by = {wire.SIGTERM: " (SIGTERM)", wire.SIGINT: " (Ctrl-C)", EXCEPTION: " (exception)"}
+    how = by.get(agent.end_reason or "", "")
+    return f"its Spark Connect client ended{how} {ago}. The query may still run in the server."
 
 
 def _failure_of_driver(context: QueryContext) -> str:
@@ -62,7 +84,7 @@ def _finding(outage: Outage, age: str) -> str:
         return f"the driver's JVM ended {age} ago, only its Python process still runs. Start the application again."
     if outage.cause == wire.SERVER_AWAY:
         return (
-            f"the Spark Connect server has accepted no connection for {age}. "
+            f"no connection to the Spark Connect server for {age}. "
             "The query runs on if the server does, and is gone if it has ended."
         )
     return f"Spark has not answered for {age}, although the driver sends heartbeats."
@@ -71,14 +93,19 @@ def _finding(outage: Outage, age: str) -> str:
 def driver_down(context: QueryContext) -> str | None:
     """Why the query is down together with its driver; None if it is not, or for a reason of its own.
 
-    One of `wire.OUTAGE_CAUSES`, `exception`, or `session_gone` (a Spark Connect server ended the session).
+    One of `wire.OUTAGE_CAUSES`, `exception`, `session_gone` (a Spark Connect server ended the session), or `client_failed`
+    (a Spark Connect client ended with an exception; the query may run on in the server).
     """
     if context.outage is not None:
         return context.outage.cause
     agent, run = context.view.agent, context.run
     if run is None or terminal_status.start_failed(context) is not None:
         return None
+    if context.view.outlives_agent:
+        return CLIENT_FAILED if agent is not None and agent.end_reason == EXCEPTION else None
     if context.ended_with_driver:
+        if context.view.next_driver is not None:
+            return EXCEPTION
         reason = agent.end_reason if agent is not None else None
         return reason if reason in wire.FAILED_REASONS else None
     failed = run.end is RunEnd.FAILED and not context.active

@@ -17,7 +17,7 @@ from typing import Any
 class FailureRule:
     """What to do about one kind of failure.
 
-    `retry`: `now`, `once` or `never`; `failures.toml` explains the fields.
+    `retry`: `now`, `later`, `once` or `never`; `failures.toml` explains the fields.
     """
 
     names: tuple[str, ...]
@@ -44,7 +44,7 @@ def rule_of(condition: str) -> FailureRule | None:
 
 def kind_of_messages(messages: Iterable[str]) -> str | None:
     """The name, for `rule_of`, of the first message that matches a pattern; None if none does."""
-    return next((name for message in messages for text, name in _PATTERNS if text.search(message)), None)
+    return next((name for message in messages for text, name in PATTERNS if text.search(message)), None)
 
 
 def _rule(entry: dict[str, Any]) -> FailureRule:
@@ -58,4 +58,4 @@ _FILE = tomllib.loads(files("controlplane.health").joinpath("failures.toml").rea
 RULES = tuple(_rule(entry) for entry in _FILE["rule"])
 _BY_NAME = {name: rule for rule in RULES for name in rule.names}
 _FAMILIES = sorted((name[:-1] for name in _BY_NAME if name.endswith("*")), key=len, reverse=True)
-_PATTERNS = tuple((re.compile(entry["text"]), entry["rule"]) for entry in _FILE["pattern"])
+PATTERNS = tuple((re.compile(entry["text"]), entry["rule"]) for entry in _FILE["pattern"])

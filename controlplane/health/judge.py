@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from controlplane.health import driver_status, lag, terminal_status
 from controlplane.health.context import QueryContext, context_at
-from controlplane.health.formatting import number, offsets, rows, span
+from controlplane.health.formatting import clock, number, offsets, rows, span
 from controlplane.health.host import overload_sentence
 from controlplane.health.thresholds import DEFAULTS, Thresholds
 from controlplane.model import ProgressSample, QueryStatus, QueryView, Verdict
@@ -39,12 +39,20 @@ def judge(
     `listening_since`: when the server started; from then agents have the time of
     `Thresholds.silent_seconds` to send a heartbeat.
     """
-    context = context_at(view, now, limits, listening_since)
+    return judge_context(context_at(view, now, limits, listening_since))
+
+
+def judge_context(asked: QueryContext) -> Verdict:
+    """The same for a context, which keeps what it has computed."""
+    known = asked.known_until
+    context = asked if known == asked.now else replace(asked, now=known)
     verdict = next(verdict for step in STEPS if (verdict := step(context)) is not None)
     return replace(
         verdict,
         reason=verdict.reason
-        + _missed_heartbeats(context)
+        + _late_events(asked)
+        + _missed_heartbeats(asked)
+        + _slow_answer(asked)
         + _overload(context, verdict)
         + _executors(context, verdict),
     )
@@ -64,12 +72,30 @@ def _executors(context: QueryContext, verdict: Verdict) -> str:
     return " The driver has no executor, so no task can run."
 
 
+def _late_events(context: QueryContext) -> str:
+    """A note while the verdict is that of an earlier time."""
+    known, limits = context.known_until, context.limits
+    if context.now - known <= limits.unresponsive_seconds:
+        return ""
+    if context.last_contact_at - known > limits.unresponsive_seconds:
+        return f" Its events are {span(context.last_contact_at - known)} behind."
+    return f" As of {clock(known, context.now)}, before the server was away."
+
+
 def _missed_heartbeats(context: QueryContext) -> str:
     """A note while the driver of an active query is silent, but not for long enough to be lost."""
     limits, silence = context.limits, context.silent_for
     if not context.active or not limits.unresponsive_seconds < silence <= limits.silent_seconds:
         return ""
     return f" No heartbeat from the driver for {span(silence)} (expected every 10 s)."
+
+
+def _slow_answer(context: QueryContext) -> str:
+    """A note while Spark does not answer the agent, but not for long enough to be unreachable."""
+    waited = context.unanswered_seconds
+    if not context.active or waited <= context.limits.unresponsive_seconds:
+        return ""
+    return f" Spark has not answered for {span(waited)}, although the driver sends heartbeats."
 
 
 def _idle(context: QueryContext) -> Verdict | None:

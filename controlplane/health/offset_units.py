@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
+from controlplane.cached_properties import cached_property
 from controlplane.model import ProgressSample, SourceSample
 
 #: Batches that must agree.
@@ -61,8 +62,26 @@ def counts_rows_in(description: str, start: Offsets, end: Offsets, input_rows: i
     return _by_partition(end) if found is None else found
 
 
+class RecentProgress(tuple[ProgressSample, ...]):
+    """The progress of a query, oldest first, with what verdicts, rows and metrics derive from it again and again."""
+
+    @cached_property
+    def row_sources(self) -> frozenset[str]:
+        """What the function `row_sources` returns."""
+        return _row_sources(self)
+
+    @cached_property
+    def runs(self) -> frozenset[str]:
+        """The ids of the runs that reported them."""
+        return frozenset(sample.run_id for sample in self)
+
+
 def row_sources(samples: Sequence[ProgressSample]) -> frozenset[str]:
     """The names of the newest batch's sources whose offsets count rows. `samples`: oldest first."""
+    return samples.row_sources if isinstance(samples, RecentProgress) else _row_sources(samples)
+
+
+def _row_sources(samples: Sequence[ProgressSample]) -> frozenset[str]:
     newest = samples[-1].sources if samples else ()
     return frozenset(source.name for index, source in enumerate(newest) if _counts_rows(samples, index))
 

@@ -153,7 +153,13 @@ def lost_contact(context: QueryContext) -> Verdict | None:
     if not context.silent:
         return None
     quiet = span(context.now - context.last_contact_at)
-    reason = f"Lost: no heartbeat from the driver for {quiet} (expected every 10 s)."
+    of_client = context.view.host is not None and context.view.host.of_client
+    sender = "its Spark Connect client" if of_client else "the driver"
+    reason = f"Lost: no heartbeat from {sender} for {quiet} (expected every 10 s)."
+    reason += " The query may still run in the server." if of_client else ""
+    began = context.view.next_driver_at
+    if began is not None and began > context.last_contact_at:
+        reason += f" Another driver of the application began {context.ago(began)}."
     return Verdict(QueryStatus.LOST, reason + _overload_before(context))
 
 
@@ -175,8 +181,8 @@ def disappeared(context: QueryContext) -> Verdict | None:
     Spark reports an end after the query has left the list, so lists must lack it for as long as that may take.
     A query that starts after a list was taken is not missing from it.
     """
-    status, listed = context.view.status, context.view.polls
-    seen = max(context.last_activity_at, status.at if status else 0.0)
+    view, listed = context.view, context.view.polls
+    seen = max(context.last_activity_at, view.last_event_at, view.status.at if view.status else 0.0)
     missed_at = polls.first_after(listed, seen)
     if missed_at is None or listed[-1] - missed_at < context.limits.vanished_seconds:
         return None

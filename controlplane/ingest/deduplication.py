@@ -6,15 +6,25 @@ trigger time) that another agent has sent already; two agents may receive the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy.engine import Connection
 
 from controlplane.events import lifecycle
 from controlplane.events.parsing import ParsedEvent, query_name
-from controlplane.records import Changes, References, UnitOfWork
-from controlplane.store import events, unit_of_work
+from controlplane.model import Agent
+from controlplane.records import Changes, References, UnitOfWork, changed
+from controlplane.store import events
+from controlplane.store.writing import unit_of_work
+from controlplane.store.writing.row_cache import RowCache
+
+AgentOf = Callable[[str], Agent | None]
+
+
+def nothing_known(agent: str) -> None:
+    """No contact of any agent is known."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +45,28 @@ class PreparedEvent:
 
 @dataclass(frozen=True)
 class StoredChunk:
-    """The new events of a chunk, and the rows they changed."""
+    """The new events of a chunk, and the rows they changed. Call `keep` after COMMIT."""
 
     fresh: list[PreparedEvent]
     changes: Changes
+    keep: Callable[[], None]
 
 
 def store(
-    connection: Connection, prepared: Sequence[PreparedEvent], now: float, listening_since: float = 0.0
+    connection: Connection,
+    prepared: Sequence[PreparedEvent],
+    now: float,
+    rows: RowCache,
+    listening_since: float = 0.0,
+    agent_of: AgentOf = nothing_known,
 ) -> StoredChunk:
     """Store the new events of a chunk in the writer's transaction. `now`: Unix seconds.
 
-    `listening_since`: when this server started.
+    `listening_since`: when this server started; `agent_of`: an agent with its last contact.
     """
-    unit = unit_of_work.load(connection, references([event.parsed for event in prepared]))
+    named = references([event.parsed for event in prepared])
+    unit = rows.load(connection, named)
+    note_contacts(unit, agent_of)
     unseen = _unseen(connection, unit, prepared)
     fresh = _unreported(connection, unit, unseen)
     lifecycle.record_agents(
@@ -57,7 +75,16 @@ def store(
     lifecycle.apply_events(unit, [item.parsed for item in fresh], now, listening_since)
     unit_of_work.save(connection, unit)
     _append(connection, unit, fresh)
-    return StoredChunk(fresh, _changes(unit, fresh))
+    rows.leave(unit)
+    return StoredChunk(fresh, _changes(unit, fresh), partial(rows.keep, unit, named.query_ids))
+
+
+def note_contacts(unit: UnitOfWork, agent_of: AgentOf) -> None:
+    """Set the last contact of each agent, which the store does not keep."""
+    for name, row in unit.agents.items():
+        known = agent_of(name)
+        if known is not None and known.contact_at != row.agent.contact_at:
+            unit.agents[name] = changed(row, agent=changed(row.agent, contact_at=known.contact_at))
 
 
 def references(events: Sequence[ParsedEvent]) -> References:
@@ -186,4 +213,5 @@ def _changes(unit: UnitOfWork, fresh: Sequence[PreparedEvent]) -> Changes:
             for item in fresh
             if item.parsed.query_id and item.parsed.batch
         ],
+        quiet=[unit.runs[name] for name in unit.quiet - unit.changed],
     )

@@ -2,16 +2,16 @@
 
 An acknowledgement means that all events are on disk. A line that cannot be stored is rejected by its number
 and does not affect the other lines; a line that was stored before counts as a duplicate and changes nothing.
-Called by the API on its worker threads; calls `controlplane.ingest.write_batcher`, whose commits update the
-window.
+The API calls `receive`, waits for the receipt's futures without a thread, then calls `answer`. Calls
+`controlplane.ingest.write_batcher`, whose commits update the window.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -24,27 +24,25 @@ from controlplane.errors import Forbidden, StoreUnavailable
 from controlplane.events.clocks import AgentClocks, SenderClock, corrected
 from controlplane.events.parsing import ParsedEvent, parse
 from controlplane.events.window import Window
+from controlplane.health.listening import ListeningTime
 from controlplane.ingest.deduplication import PreparedEvent
+from controlplane.ingest.lines import masked, read_line
+from controlplane.ingest.quotas import Quotas
 from controlplane.ingest.write_batcher import ChunkOutcome, WriteBatcher, result_of
+from controlplane.settings import Settings
 from controlplane.store import blobs
 from controlplane.store.engine import unavailable
-from controlplane.store.tables import storable
 from controlplane.store.writer import Writer
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
 log = logging.getLogger(__name__)
 
-MAX_LINE_BYTES = 1024 * 1024
-#: The inventory of a checkpoint holds the contents of its small files.
-MAX_INVENTORY_BYTES = 4 * 1024 * 1024
 #: Lines in one submission to the writer.
-CHUNK_LINES = 1_000
+CHUNK_LINES = 25
 MAX_REJECTED = 1_000
-#: JSON nested deeper than Spark ever writes would break later readers.
-MAX_DEPTH = 64
-#: Halves of surrogate pairs, and NUL.
-UNSTORABLE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
+#: Events that no listener works on, unless an action of their driver is open.
+QUIET = frozenset({"progress", "heartbeat"})
 SenderCheck = Callable[[wire.Event], str | None]
 EventListener = Callable[[list[wire.Event]], None]
 Attempt = tuple[list[PreparedEvent], Future[ChunkOutcome]]
@@ -65,34 +63,66 @@ class IngestResult:
 
 
 class IngestService:
-    """Accepts batches of lines from any thread. Every listener gets the new events after they are stored."""
+    """Takes batches of lines from any thread. Every listener gets the new events after they are stored."""
 
-    def __init__(self, writer: Writer, window: Window, clock: Callable[[], float] = time.time):
+    def __init__(
+        self,
+        writer: Writer,
+        window: Window,
+        clock: Callable[[], float] = time.time,
+        limits: Settings | None = None,
+        listening: ListeningTime | None = None,
+    ):
         self._writer = writer
-        self._batcher = WriteBatcher(writer, window.apply, clock())
+        self._batcher = WriteBatcher(writer, window.apply, listening, window.agent)
         self._clock = clock
         self._clocks = AgentClocks()
         self._lock = threading.Lock()
         self._packer: blobs.Packer | None = None
+        self.quotas = Quotas(window, limits or Settings(), clock)
         self.listeners: list[EventListener] = []
         #: Totals since the start of this process.
         self.stored = self.duplicates = self.rejected = 0
 
-    def accept(
-        self, lines: Iterable[bytes], sent_at: float | None, check_sender: SenderCheck
-    ) -> IngestResult:
-        """Store a batch and return after COMMIT. StoreUnavailable if the store cannot be written now.
+    @property
+    def waiting(self) -> int:
+        """Events received and not yet taken by the writer."""
+        return self._batcher.waiting
+
+    def figures(self) -> dict[str, Any]:
+        """Values of `ServerMetrics`."""
+        return {
+            "events_stored": self.stored,
+            "events_duplicate": self.duplicates,
+            "events_rejected": self.rejected,
+            "quota_refused": self.quotas.refused,
+            "ingest_waiting": self.waiting,
+        }
+
+    def receive(self, lines: Iterable[bytes], sent_at: float | None, check_sender: SenderCheck) -> Receipt:
+        """Parse a batch and give it to the writer; `answer` returns the outcome. StoreUnavailable if the store cannot
+        be read now.
 
         `sent_at`: the agent's clock at sending; `check_sender` returns why an event must not come from this
-        sender, or None. Raises Forbidden if that applies to every line: then the token is wrong, and the
-        agent must keep its events until the token is corrected.
+        sender, or None, and raises WireError for a line that nobody may send. Raises Forbidden if that applies
+        to every line: then the token is wrong, and the agent must keep its events until the token is corrected.
+        TooManyEvents if an app in it sends too fast.
         """
         now = self._clock()
-        reader = _RequestReader(check_sender, self._clocks.note(now, sent_at), self._packing(), now)
-        waiting = [(chunk, self._batcher.put(chunk, now)) for chunk in _chunks(reader.read(lines))]
+        sender_clock = self._clocks.note(now, sent_at)
+        reader = _RequestReader(check_sender, self.quotas, sender_clock, self._packing(), now)
+        try:
+            waiting = [(chunk, self._batcher.put(chunk, now)) for chunk in _chunks(reader.read(lines))]
+        finally:
+            self.quotas.charge(reader.sent.items())
         if reader.forbidden is not None and not reader.allowed:
             raise Forbidden(reader.forbidden)
-        outcomes = [self._outcome(chunk, future, reader) for chunk, future in waiting]
+        return Receipt(reader, waiting)
+
+    def answer(self, receipt: Receipt) -> IngestResult:
+        """The outcome of a batch after COMMIT, for which it waits. StoreUnavailable if the store cannot be written."""
+        reader = receipt.reader
+        outcomes = [self._outcome(chunk, future, reader) for chunk, future in receipt.waiting]
         fresh = [item.parsed.event for outcome in outcomes for item in outcome.fresh]
         answer = IngestResult(
             acknowledged=reader.high_seq,
@@ -106,8 +136,9 @@ class IngestService:
 
     def refresh_dictionary(self) -> None:
         """Use the newest compression dictionary from now on."""
+        packer = self._newest_packer()
         with self._lock:
-            self._packer = None
+            self._packer = packer
 
     def _packing(self) -> blobs.Packer:
         with self._lock:
@@ -197,15 +228,43 @@ class _SenderNotAllowed(Exception):
     """This sender must not send this line."""
 
 
+@dataclass(frozen=True)
+class Receipt:
+    """A batch that was given to the writer: its chunks, each with the future of its outcome."""
+
+    reader: _RequestReader
+    waiting: list[Attempt]
+
+    @property
+    def futures(self) -> list[Future[ChunkOutcome]]:
+        """They resolve after COMMIT, or with an error."""
+        return [future for _, future in self.waiting]
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether `answer` neither waits nor has more to do than to count: all is stored, and is only reports."""
+        return all(
+            future.done()
+            and future.exception() is None
+            and all(item.parsed.event.type in QUIET for item in chunk)
+            for chunk, future in self.waiting
+        )
+
+
 class _RequestReader:
     """Parses the lines of one request."""
 
-    def __init__(self, check_sender: SenderCheck, clock: SenderClock, packer: blobs.Packer, now: float):
+    def __init__(
+        self, check_sender: SenderCheck, quotas: Quotas, clock: SenderClock, packer: blobs.Packer, now: float
+    ):
         self._check_sender = check_sender
+        self._quotas = quotas
         self._clock = clock
         self._packer = packer
         self._now = now
         self.rejected: list[dict[str, Any]] = []
+        #: Events of each app in this request.
+        self.sent: Counter[str] = Counter()
         self.high_seq = 0
         #: Why a line must not come from this sender, and whether any other line may.
         self.forbidden: str | None = None
@@ -229,55 +288,20 @@ class _RequestReader:
         self.rejected.append({"line": line, "error": error[:500]})
 
     def _prepare(self, number: int, line: bytes) -> PreparedEvent:
-        event = read_line(line)
+        event = masked(read_line(line), line)
         self.high_seq = max(self.high_seq, event.seq)
         forbidden = self._check_sender(event)
         if forbidden is not None:
             raise _SenderNotAllowed(forbidden)
         self.allowed = True
+        if event.app.name not in self.sent:
+            self._quotas.check_rate(event.app.name)
+        self.sent[event.app.name] += 1
         offset = self._clock.of(event.agent)
         heartbeat_at = self._clock.received(event.at, self._now) if event.type == "heartbeat" else None
         at = corrected(event.at, offset, self._now)
-        parsed = parse(replace(event, at=at), at - event.at)
+        dated = event if at == event.at else replace(event, at=at)
+        parsed = self._quotas.admitted(parse(dated, at - event.at))
         kept = without_listing(event.data) if event.type == "inventory" else event.data
         blob = self._packer.pack(blobs.pack_json(kept))
         return PreparedEvent(number, parsed, offset, self._packer.dictionary, blob, heartbeat_at)
-
-
-def read_line(line: bytes) -> wire.Event:
-    """Decode one line; WireError names the error. Text that a database cannot store is replaced."""
-    if len(line) > MAX_INVENTORY_BYTES:
-        raise _too_long(line, MAX_INVENTORY_BYTES)
-    if UNSTORABLE.search(line) is not None:
-        line = blobs.pack_json(_storable(wire.loads(line)))
-    event = wire.decode_event(line)
-    if len(line) > MAX_LINE_BYTES and event.type != "inventory":
-        raise _too_long(line, MAX_LINE_BYTES)
-    if line.count(b"{") + line.count(b"[") > MAX_DEPTH and deeper_than(event.data, MAX_DEPTH):
-        raise WireError(f"JSON nested more than {MAX_DEPTH} levels deep")
-    return event
-
-
-def _too_long(line: bytes, limit: int) -> WireError:
-    return WireError(f"a line may have at most {limit} bytes, not {len(line)}")
-
-
-def deeper_than(value: Any, levels: int) -> bool:
-    """Whether more than `levels` lists and objects are nested in each other."""
-    layer = [value]
-    for _ in range(levels + 1):
-        inner = (v.values() if isinstance(v, dict) else v for v in layer if isinstance(v, (dict, list)))
-        layer = [w for v in inner for w in v]
-        if not layer:
-            return False
-    return True
-
-
-def _storable(value: Any) -> Any:
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, dict):
-        return {storable(name): _storable(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_storable(inner) for inner in value]
-    return value

@@ -57,8 +57,8 @@ def _missing_state(view: CheckpointView) -> Iterator[tuple[str, dict[str, Any]]]
         yield message, {"likely": True, "seconds": seconds}
     elif view.last is not None and view.last.watermark_ms > 0:
         message = (
-            "state/ is missing although the log has a watermark, so the query most likely keeps state. Its restart "
-            "fails. If it has a watermark and no stateful operator, ignore this finding."
+            "state/ is missing although the log has a watermark. If the query is stateful, its restart fails. If it "
+            "has a watermark and no stateful operator, ignore this finding."
         )
         yield message, {"likely": True, "watermark_ms": view.last.watermark_ms}
 

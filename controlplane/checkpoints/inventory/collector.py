@@ -164,7 +164,7 @@ def _time(info: dict[str, Any]) -> float | None:
 
 
 class _Listing:
-    """Collects entries up to MAX_ENTRIES and a deadline."""
+    """Collects entries up to MAX_ENTRIES and a deadline. `cut`: something is not listed, for these or for an error."""
 
     def __init__(self, fs: Any, root: str, links: bool, until: float):
         self.fs = fs
@@ -201,6 +201,7 @@ class _Listing:
         try:
             yield from self.fs.find(self.root, withdirs=True, detail=True).values()
         except Exception as error:
+            self.cut = True
             self.errors.append(_error_text(error))
 
     def _walked(self) -> Iterator[dict[str, Any]]:
@@ -210,6 +211,7 @@ class _Listing:
             try:
                 infos = sorted(self.fs.ls(folder, detail=True), key=_listing_order)
             except Exception as error:
+                self.cut = True
                 self.errors.append(f"{folder[len(self.root) :].lstrip('/') or '.'}: {_error_text(error)}")
                 continue
             for info in infos:

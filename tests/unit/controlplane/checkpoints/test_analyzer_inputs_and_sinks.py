@@ -19,6 +19,7 @@ from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.reading.checkpoint import KnownHistory
 from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.survey import Survey
+from controlplane.cli.checkpoints.doctor import report_lines
 from tests.unit.controlplane.checkpoints.goldens import Step, cut, empty, golden, lose, put
 
 SPARK = SparkVersion(4, 3, 0)
@@ -178,6 +179,8 @@ def test_a_watermark_without_state_is_one_consistent_failure() -> None:
     finding = the(verdict, "state.dir-missing")
     assert verdict.verdict is ReportStatus.BROKEN and finding.evidence["likely"] is True
     assert (finding.effect, finding.when) == (RestartEffect.FAILS, FIRST_BATCH)
+    sentence = list(report_lines(verdict))[1]
+    assert "will fail if the query is stateful" in sentence, "a stateless query may have a watermark"
     assert finding.condition == "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
     known = asked(with_checkpoint(held, watermark), KnownHistory(stateful=False))
     assert "state.dir-missing" not in {each.check for each in known.findings}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from controlplane.events import lifecycle, run_resolution
 from controlplane.events.parsing import parse
+from controlplane.events.run_resolution import outlives_agent
 from controlplane.model import RunEnd
 from controlplane.records import UnitOfWork
 from listeners.protocol import wire
@@ -133,6 +134,14 @@ def test_query_that_a_signal_to_the_driver_failed_was_stopped(reason: str) -> No
     assert end_of(ledger, "r") == (RunEnd.STOPPED, BEGIN + 2)
 
 
+def test_query_that_failed_for_good_just_before_the_signal_stays_failed() -> None:
+    driver = Driver()
+    missing = "[TABLE_OR_VIEW_NOT_FOUND] The table `orders` cannot be found."
+    ledger = reported(driver.started("q", "r"), driver.terminated("q", "r", exception=missing))
+    tell(ledger, driver.line("app_ended", {"reason": "sigterm", "exception": None}))
+    assert end_of(ledger, "r")[0] == RunEnd.FAILED
+
+
 def test_query_whose_failure_led_to_the_signal_stays_failed() -> None:
     driver = Driver()
     ledger = reported(driver.started("q", "r"), driver.terminated("q", "r", exception="boom"))
@@ -148,7 +157,7 @@ def test_a_failure_that_was_counted_stays_counted_when_its_end_is_taken_back() -
         driver.line("app_ended", {"reason": "exception", "exception": "KeyError: 5"}),
     )
     assert ledger.queries["q"].totals["failures|unknown"] == 1
-    tell(ledger, driver.progress("q", "r", 1))
+    tell(ledger, driver.progress("q", "r", 1, at=BEGIN + 100))
     assert end_of(ledger, "r") == (None, None)
     assert ledger.queries["q"].totals["failures|unknown"] == 1
 
@@ -219,6 +228,47 @@ def test_a_driver_that_ended_in_good_order_before_the_next_is_no_failure() -> No
     )
     assert end_of(ledger, "r1")[0] == RunEnd.STOPPED
     assert ledger.queries["q"].totals == {"starts": 2}
+
+
+def test_a_driver_whose_end_seems_to_be_before_its_last_batch_ended_in_good_order() -> None:
+    """A server that restarts has to find out again that the driver's clock is 42 s behind."""
+    old, new = Driver(), Driver()
+    ledger = reported(
+        old.started("q", "r1"),
+        old.progress("q", "r1", 0, at=BEGIN + 50),
+        old.line("app_ended", {"reason": "exit"}, at=BEGIN + 8),
+        new.started("q", "r2", at=BEGIN + 200),
+        now=BEGIN + 200,
+    )
+    assert end_of(ledger, "r1") == (RunEnd.STOPPED, BEGIN + 50)
+    assert "failures|lost" not in ledger.queries["q"].totals
+
+
+def test_a_run_belongs_to_the_agent_that_reports_it_after_its_own_has_ended() -> None:
+    """`detach` and `attach` in one process; or two clients of a Spark Connect session, of which the first ends."""
+    first, second = Driver(), Driver()
+    ledger = reported(first.started("q", "r"), second.status(listed("q", "r"), at=BEGIN + 5))
+    assert ledger.runs["r"].run.agent == first.agent
+    tell(ledger, first.line("app_ended", {"reason": "exit"}, BEGIN + 50))
+    assert end_of(ledger, "r") == (RunEnd.STOPPED, BEGIN + 50)
+    tell(ledger, second.status(listed("q", "r"), at=BEGIN + 60), second.progress("q", "r", 1, at=BEGIN + 61))
+    assert (ledger.runs["r"].run.agent, *end_of(ledger, "r")) == (second.agent, None, None)
+    tell(ledger, second.line("app_ended", {"reason": "exit"}, BEGIN + 70))
+    assert end_of(ledger, "r") == (RunEnd.STOPPED, BEGIN + 70)
+    assert ledger.queries["q"].totals["starts"] == 1
+
+
+@pytest.mark.parametrize(("listed_at_end", "end"), [(["r"], None), ([], RunEnd.STOPPED)])
+def test_a_run_that_its_agent_lists_at_its_end_goes_on(listed_at_end: list[str], end: RunEnd | None) -> None:
+    client, started_again = Driver(), Driver()
+    data = {"reason": "sigterm", "exception": None, "activeRuns": listed_at_end}
+    ledger = reported(client.started("q", "r"), client.line("app_ended", data, BEGIN + 50))
+    assert end_of(ledger, "r")[0] is end
+    assert outlives_agent(ledger.agents[client.agent], "r") == (end is None)
+    tell(ledger, started_again.started("q", "r2", at=BEGIN + 500), now=BEGIN + 500)
+    assert ledger.queries["q"].newest_run == "r2"
+    assert end_of(ledger, "r")[0] is (end or RunEnd.LOST)
+    assert failures(ledger) == 0
 
 
 def test_the_silence_of_a_driver_while_the_server_was_down_is_not_its_end() -> None:
@@ -389,6 +439,18 @@ def test_a_partial_poll_does_not_count_as_a_poll_of_other_sessions() -> None:
         driver.status(listed("q", "r")), driver.line("status", {"queries": [], "partial": True})
     )
     assert ledger.agents[driver.agent].polls == (BEGIN + 1,)
+
+
+def test_a_query_that_is_listed_without_a_status_runs_and_keeps_its_last_status() -> None:
+    driver = Driver()
+    bare = {"id": "q", "runId": "r", "name": "q", "at": BEGIN + 40}
+    ledger = reported(
+        driver.status(listed("q", "r", message="Waiting", isTriggerActive=False, at=BEGIN)),
+        driver.status(bare, at=BEGIN + 41),
+    )
+    row = ledger.runs["r"]
+    assert row.status is not None and (row.status.message, row.status.at) == ("Waiting", BEGIN)
+    assert row.last_event_at == BEGIN + 40
 
 
 def test_a_failed_start_is_noted_on_the_query_it_was_meant_for() -> None:

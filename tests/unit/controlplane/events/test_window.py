@@ -6,13 +6,16 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from controlplane.events import window as window_module
 from controlplane.events.window import Window
+from controlplane.ingest.service import IngestService
 from controlplane.model import Action, ActionState, QueryView
 from controlplane.store import actions
-from tests.drivers import BEGIN, Driver, real_reports
+from tests.drivers import BEGIN, Driver, real_reports, report
 from tests.stores import StoreHarness, sqlite_harness
 
 
@@ -101,9 +104,62 @@ def test_an_action_is_shown_until_it_is_final(harness: StoreHarness) -> None:
 def test_a_heartbeat_shows_on_every_query_of_the_agent(harness: StoreHarness) -> None:
     driver = Driver()
     harness.accept(driver.started("q", "r1"), driver.started("p", "r2"))
-    harness.window.views()
+    before = harness.window.views()
     harness.accept(driver.line("heartbeat", {}))
-    assert {view.agent.last_seen_at for view in harness.window.views() if view.agent} == {BEGIN + 3}
+    kept = zip(harness.window.views(), before, strict=True)
+    assert all(view is known for view, known in kept)  # a sign of life alone is no news
+    views = [harness.window.view(query_id) for query_id in ("q", "p")]
+    assert [view and view.agent and view.agent.last_seen_at for view in views] == [BEGIN + 3] * 2
+    harness.accept(driver.line("heartbeat", {"executors": 2}))
+    assert [view.executors for view in harness.window.views()] == [2, 2]
+
+
+def test_a_poll_that_lacks_a_query_is_news_of_it(harness: StoreHarness) -> None:
+    driver = Driver()
+    harness.accept(driver.started("q", "r1"), driver.started("p", "r2"))
+    harness.window.views()
+    listed = [{"id": "p", "runId": "r2", "message": "", "isDataAvailable": True, "isTriggerActive": False}]
+    harness.accept(driver.line("status", {"queries": listed, "listedAt": BEGIN + 3}))
+    assert [view.polls for view in harness.window.views()] == [(BEGIN + 3,)] * 2
+
+
+def test_a_window_loaded_in_steps_is_the_window_loaded_at_once(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Driver()
+    for batch in range(8):
+        harness.accept(*(driver.progress(query, f"run of {query}", batch) for query in "abc"))
+    driver.seq = 1_000
+    stepwise = Window()
+    harness.read(stepwise.load, 2)
+    assert [len(view.progress) for view in stepwise.views()] == [2, 2, 2]
+    harness.window = stepwise
+    harness.ingest = IngestService(harness.writer, stepwise, clock=lambda: harness.now)
+    harness.accept(driver.progress("a", "run of a", 9))
+    late = driver.line("progress", report("b", "run of b", 20, BEGIN + 2), BEGIN + 2.5)
+    harness.accept(late)
+    assert harness.read(stepwise.complete, 2) == 1
+    assert [stepwise.is_complete(query) for query in "abc"].count(False) == 1
+    assert harness.read(stepwise.complete, 2) == 0
+    assert sorted(stepwise.views(), key=str) == sorted(harness.reloaded().views(), key=str)
+
+
+def test_a_large_fleet_keeps_fewer_samples_of_each_query(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window_module, "MAX_SAMPLES", 8)
+    monkeypatch.setattr(window_module, "MIN_WINDOW_LENGTH", 3)
+    driver = Driver()
+    for batch in range(6):
+        harness.accept(driver.progress("a", "run of a", batch))
+    assert harness.window.length == 8
+    harness.accept(driver.progress("b", "run of b", 0), driver.progress("c", "run of c", 0))
+    harness.accept(driver.progress("a", "run of a", 6))
+    for window in (harness.window, harness.reloaded()):
+        view = window.view("a")
+        assert view is not None
+        assert [sample.batch_id for sample in view.progress] == [4, 5, 6]
+        assert window.length == 3
 
 
 def test_an_overload_of_the_host_is_remembered_after_it_has_passed(harness: StoreHarness) -> None:
@@ -204,3 +260,73 @@ def test_many_may_read_while_one_writes(harness: StoreHarness) -> None:
     for reader in readers:
         reader.join()
     assert seen == []
+
+
+class CountingLock:
+    """A window's lock that counts the views that are built under each hold of it."""
+
+    def __init__(self, window: Window, monkeypatch: pytest.MonkeyPatch):
+        self._lock, self._depth, self.built = threading.RLock(), 0, [0]
+        build = window._build_view
+
+        def counted(query: Any) -> Any:
+            self.built[-1] += 1
+            return build(query)
+
+        monkeypatch.setattr(window, "_build_view", counted)
+        monkeypatch.setattr(window, "_lock", self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.built.append(0)
+        self._lock.release()
+
+
+def test_reading_the_fleet_lets_commits_and_requests_in_between(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.events.window.MAX_REFRESHED", 2)
+    driver, names = Driver(), [f"q{n}" for n in range(7)]
+    harness.accept(*(driver.started(name, f"r-{name}") for name in names))
+    lock = CountingLock(harness.window, monkeypatch)
+    assert len(harness.window.fleet()) == 7
+    assert (max(lock.built), sum(lock.built)) == (2, 7)
+
+
+def test_a_request_soon_after_another_does_not_wait_for_the_window(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, now = Driver(), BEGIN + 600
+    harness.accept(driver.started("q", "r"))
+    harness.window.note_contact(driver.agent, now)
+    lock = CountingLock(harness.window, monkeypatch)
+    harness.window.note_contact(driver.agent, now + 1)
+    assert lock.built == [0]
+    harness.window.note_contact(driver.agent, now + 60)
+    assert len(lock.built) == 2
+
+
+def test_a_contact_lasts_over_later_events_and_not_over_a_restart(harness: StoreHarness) -> None:
+    driver, now = Driver(), BEGIN + 600
+    harness.accept(driver.started("q", "r"))
+    harness.window.note_contact(driver.agent, now)
+    harness.accept(driver.progress("q", "r", 0))
+    agents = harness.window.agent(driver.agent), by_id(harness.window)["q"].agent
+    assert [agent and agent.last_contact_at for agent in agents] == [now, now]
+    reloaded = harness.reloaded().agent(driver.agent)
+    assert reloaded is not None
+    assert reloaded.last_contact_at < now
+
+
+def test_a_request_right_after_an_event_changes_no_view(harness: StoreHarness) -> None:
+    driver = Driver()
+    harness.accept(driver.started("q", "r"))
+    before = by_id(harness.window)["q"]
+    assert before.agent is not None
+    harness.window.note_contact(driver.agent, before.agent.last_seen_at + 5)
+    assert by_id(harness.window)["q"] is before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.driver_model import Outage
+from controlplane.driver_model import FailedDriver, HostLoad, Outage
 from controlplane.model import ActionState, QueryStatus, RunEnd, RunFacts
 from tests.unit.controlplane.situations import (
     NOW,
@@ -131,6 +131,49 @@ CASES = [
         QueryStatus.STOPPED,
         "Stopped 20 s ago after batch 42: the driver was ended by SIGTERM.",
     ),
+    Case(
+        "a driver that SIGTERM ended, and whose successor failed before it started a query",
+        view(
+            agent=agent(ended_at=NOW - 60, end_reason="sigterm"),
+            run=ended(RunEnd.STOPPED, 60),
+            ended_by="app_ended",
+            next_driver=FailedDriver(NOW - 20, "ValueError: bad config"),
+        ),
+        QueryStatus.FAILED,
+        "Failed 20 s ago: the application was started again, and its driver failed before it started a query "
+        "(ValueError: bad config). Start the application; a query cannot be started without its driver.",
+    ),
+    # The agent ended, and the query did not.
+    Case(
+        "a query of a Spark Connect client that SIGTERM ended",
+        view(agent=agent(ended_at=NOW - 20, end_reason="sigterm"), outlives_agent=True),
+        QueryStatus.UNREACHABLE,
+        "Unreachable: its Spark Connect client ended (SIGTERM) 20 s ago. The query may still run in the server.",
+    ),
+    Case(
+        "a query of a Spark Connect client that is done",
+        view(agent=agent(ended_at=NOW - 20, end_reason="exit"), outlives_agent=True),
+        QueryStatus.UNREACHABLE,
+        "Unreachable: its Spark Connect client ended 20 s ago.",
+    ),
+    Case(
+        "a query whose program detached its agent",
+        view(agent=agent(ended_at=NOW - 20, end_reason="detached"), outlives_agent=True),
+        QueryStatus.UNREACHABLE,
+        "Unreachable: the program detached its agent 20 s ago. The query may still run.",
+    ),
+    Case(
+        "a Spark Connect client that was killed",
+        view(
+            agent=agent(last_seen_at=NOW - 95),
+            progress=batches([0] * 3, last_at=NOW - 100),
+            status=None,
+            polls=(),
+            host=HostLoad(NOW - 95, of_client=True),
+        ),
+        QueryStatus.LOST,
+        "Lost: no heartbeat from its Spark Connect client for 1 min 35 s (expected every 10 s). The query may still",
+    ),
     # Heartbeats come, and Spark does not answer.
     Case(
         "a dead JVM below a living Python process",
@@ -142,13 +185,13 @@ CASES = [
         "a Spark Connect server that is away",
         view(agent=agent(outage=Outage("server_away", NOW - 12))),
         QueryStatus.UNREACHABLE,
-        "Unreachable: the Spark Connect server has accepted no connection for 12 s.",
+        "Unreachable: no connection to the Spark Connect server for 12 s.",
     ),
     Case(
         "a poll that waits for a minute on a busy host",
         view(agent=agent(outage=Outage("no_answer", NOW - 150, seen_at=NOW - 40))),
         QueryStatus.RUNNING,
-        "Keeping up",
+        "trigger interval. Spark has not answered for 1 min 50 s, although the driver sends heartbeats.",
     ),
     Case(
         "Spark that does not answer for longer than any poll",
@@ -250,6 +293,41 @@ CASES = [
         ),
         QueryStatus.LOST,
         "Lost: no heartbeat from the driver for 1 min 31 s (expected every 10 s).",
+    ),
+    Case(
+        "an agent that is silent, of an application that has a newer driver",
+        view(
+            agent=agent(last_seen_at=NOW - 200),
+            progress=batches([0] * 12, last_at=NOW - 205),
+            status=status(at=NOW - 202),
+            polls=(NOW - 202,),
+            next_driver_at=NOW - 120,
+        ),
+        QueryStatus.LOST,
+        "Another driver of the application began 2 min ago.",
+    ),
+    Case(
+        "a silent driver whose query another driver also runs",
+        view(
+            agent=agent(last_seen_at=NOW - 600),
+            run=run(run_id="r1", started_at=NOW - 900),
+            progress=(*batches([0], last_at=NOW - 600), *batches([0], last_at=NOW - 1, run_id="r2")),
+            status=status(at=NOW - 600),
+            polls=(NOW - 600,),
+        ),
+        QueryStatus.LOST,
+        "Lost: no heartbeat from the driver for 10 min (expected every 10 s).",
+    ),
+    Case(
+        "a driver that was killed after the server's clock was set back by an hour",
+        view(
+            agent=agent(last_seen_at=NOW + 3500, contact_at=NOW - 100),
+            progress=batches([0] * 12, last_at=NOW - 110),
+            status=status(at=NOW - 105),
+            polls=(NOW - 105,),
+        ),
+        QueryStatus.LOST,
+        "Lost: no heartbeat from the driver for 1 min 40 s (expected every 10 s).",
     ),
     Case(
         "an agent whose heartbeat came just in time",

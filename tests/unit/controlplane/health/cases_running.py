@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from controlplane.driver_model import Outage
 from controlplane.model import QueryStatus, RunFacts
-from tests.unit.controlplane.situations import NOW, Case, batches, in_batch, long_batch, run, status, view
+from tests.unit.controlplane.situations import (
+    NOW,
+    Case,
+    agent,
+    batches,
+    in_batch,
+    long_batch,
+    run,
+    status,
+    view,
+)
 
 ASAP = RunFacts(trigger="processing_time", trigger_interval=0.0)
 
@@ -152,6 +163,27 @@ CASES = [
         ),
         QueryStatus.BUSY,
         "its task activity is unknown",
+    ),
+    Case(
+        "a long batch in which Spark has ceased to answer",
+        view(
+            progress=batches([0] * 12, last_at=NOW - 150),
+            status=in_batch(at=NOW - 110, last_task_at=NOW - 112),
+            agent=agent(outage=Outage("no_answer", NOW - 109, seen_at=NOW - 2)),
+        ),
+        QueryStatus.BUSY,
+        "Busy: batch 12 has run for 2 min 30 s (usually 1 s); the last task finished",
+    ),
+    Case(
+        "a long batch whose driver has fallen silent",
+        view(
+            progress=batches([0] * 12, last_at=NOW - 200),
+            status=in_batch(at=NOW - 95, last_task_at=NOW - 96),
+            agent=agent(last_seen_at=NOW - 88),
+            polls=(NOW - 95,),
+        ),
+        QueryStatus.BUSY,
+        "No heartbeat from the driver for 1 min 28 s",
     ),
     Case(
         "a batch no longer than three typical ones",

@@ -9,6 +9,7 @@ import pytest
 
 from controlplane.health.checkpoint_verdict import (
     NOT_ALLOWED,
+    OK_AT_CHECK,
     OUTDATED,
     STALE_SECONDS,
     contradicts,
@@ -74,11 +75,30 @@ def test_later_reading_of_the_logs_is_ok_and_names_what_it_does_not_cover():
     assert seen.summary == (
         "The next start resumes at batch 60. State and source files were checked as of batch 7."
     )
-    outdated = current(at(61, inventory(7, 3000, logs=logs(59, 5))))
-    assert (outdated.verdict, outdated.next_batch) == (OUTDATED, 62)
-    assert outdated.summary.startswith(
-        "As of batch 59, no fault was found. Batch 61 has been committed since."
+
+
+def test_query_that_goes_on_is_ok_at_the_last_check_and_never_ok():
+    """A query with a batch a second read as if nothing were known of its checkpoint."""
+    seen = current(at(61, inventory(7, 3000, logs=logs(59, 50))))
+    assert (seen.verdict, seen.next_batch) == (OK_AT_CHECK, 62)
+    assert seen.summary == (
+        "As of batch 59, no fault was found. State and source files were checked as of batch 7. "
+        "Batch 61 has been committed since. The next start resumes at batch 62 or later."
     )
+    assert current(at(61, inventory(59, 50))).verdict == OK_AT_CHECK
+
+
+@pytest.mark.parametrize(
+    ("checked", "changes"),
+    [
+        (STALE_SECONDS + 5, {}),
+        (50, {"run": run(started_at=NOW - 40, last_batch_id=61)}),
+        (50, {"run": run(ended_at=NOW - 1, end=RunEnd.FAILED, last_batch_id=61)}),
+    ],
+    ids=["a check of long ago", "another run", "the run has ended"],
+)
+def test_check_before_an_end_a_start_or_of_long_ago_is_outdated(checked, changes):
+    assert current(at(61, inventory(59, checked), **changes)).verdict == OUTDATED
 
 
 @pytest.mark.parametrize("verdict", ["risky", "broken"])
@@ -186,3 +206,5 @@ def test_no_random_history_is_ok_with_an_older_commit():
         read_at = seen.logs.at if seen.logs else seen.taken_at
         if newest is not None and newest > shown and NOW - ago > read_at:
             assert found.verdict != "ok" and found.next_batch > newest
+        if found.verdict == OK_AT_CHECK:
+            assert found.summary.startswith("As of") and NOW - ago - read_at <= STALE_SECONDS

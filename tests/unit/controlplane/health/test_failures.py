@@ -159,7 +159,7 @@ def test_any_text_at_all_is_explained(strange: str | None, error_class: str | No
 
 def test_every_rule_has_advice_of_one_sentence() -> None:
     for rule in RULES:
-        assert rule.retry in ("now", "once", "never")
+        assert rule.retry in ("now", "later", "once", "never")
         assert rule.advice[0].isupper() and rule.advice.endswith(".") and "\n" not in rule.advice, rule.names
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
+from controlplane.health.formatting import clock
 from controlplane.health.judge import judge
 from controlplane.health.lag import lag_seconds
 from controlplane.model import QueryStatus, QueryView, RunEnd
@@ -58,6 +59,36 @@ def test_a_server_that_has_just_started_waits_for_heartbeats() -> None:
     )
     assert judge(quiet, NOW, listening_since=NOW - 80).status is not QueryStatus.LOST
     assert judge(quiet, NOW, listening_since=NOW - 91).status is QueryStatus.LOST
+
+
+def quiet_since(at: float, **changes: float) -> QueryView:
+    """A query whose newest event is of `at`."""
+    return view(
+        agent=agent(last_seen_at=at, **changes),
+        progress=batches([0] * 12, last_at=at),
+        status=status(at=at),
+        polls=(at,),
+    )
+
+
+def test_a_driver_whose_events_are_late_is_not_lost_while_its_agent_sends_requests() -> None:
+    late = quiet_since(NOW - 2100)
+    assert judge(late, NOW).status is QueryStatus.LOST
+    alive = quiet_since(NOW - 2100, contact_at=NOW - 20)
+    verdict = judge(alive, NOW)
+    assert verdict.status is QueryStatus.RUNNING
+    assert verdict.reason.endswith("trigger interval. Its events are 34 min 40 s behind.")
+    assert judge(alive, NOW + 71).reason.startswith("Lost: no heartbeat from the driver for 1 min 31 s")
+
+
+def test_what_a_driver_did_while_the_server_was_away_is_not_inferred_from_old_events() -> None:
+    """At `now` the query would have been in one batch for 1 h 4 min."""
+    seen = replace(quiet_since(NOW - 3840), status=status(at=NOW - 3840, trigger_active=True))
+    verdict = judge(seen, NOW, listening_since=NOW - 60)
+    assert verdict.status is QueryStatus.RUNNING
+    then = clock(NOW - 3840, NOW)
+    assert f" As of {then}, before the server was away. No heartbeat from the driver" in verdict.reason
+    assert judge(seen, NOW + 31, listening_since=NOW - 60).status is QueryStatus.LOST
 
 
 def test_the_status_follows_a_query_from_start_to_end() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -30,14 +30,14 @@ SETTLED_SECONDS = 60.0 + MAX_DELIVERY_SECONDS
 
 
 def verdicts(
-    history: History, server: MemoryServer, until: float
+    history: History, server: MemoryServer, until: float, restarts: Iterable[float] = ()
 ) -> Iterator[tuple[float, dict[str, Verdict]]]:
     """(time, verdicts) before and after requests arrive, at random times, and at `until`."""
     rng = random.Random(history.pace.rng.random())
     pending = sorted(
         [(request.arrives_at, request) for request in history.requests() if request.arrives_at < until]
         + [(rng.uniform(history.drivers[0].began, until), None) for _ in range(10)]
-        + [(at, "restart") for at in history.away[1:] if at < until]
+        + [(at, "restart") for at in restarts if at < until]
         + [(until, None)],
         key=lambda item: item[0],
     )
@@ -54,22 +54,30 @@ def verdicts(
 
 def forbidden(history: History, query_id: str, now: float) -> set[QueryStatus]:
     """What a healthy query must not be called."""
-    runs = history.runs_of(query_id)
+    return BROKEN | OVER if runs(history, query_id, now) else BROKEN
+
+
+def runs(history: History, query_id: str, now: float) -> bool:
+    """Whether a query runs, and has run for so long that the server must know it."""
     settled = history.away[1] > now or now - history.away[1] > SETTLED_SECONDS
-    if settled and any(run.started < now - SETTLED_SECONDS and now < run.ended for run in runs):
-        return BROKEN | OVER
-    return BROKEN
+    found = history.runs_of(query_id)
+    return settled and any(run.started < now - SETTLED_SECONDS and now < run.ended for run in found)
 
 
 def false_verdicts(seed: int, max_delay: float | None = None) -> list[str]:
-    """What is false about a history without a fault: verdicts, and failures in the totals of a query."""
+    """What is false about a history without a fault: verdicts, running queries that are not in the fleet, and failures in
+    the totals of a query."""
     history, server = random_history(seed, max_delay=max_delay), MemoryServer()
+    sudden = history.pace.rng.uniform(history.drivers[0].began, history.until)
+    found_at = verdicts(history, server, history.until, (history.away[1], sudden))
     return [
         f"seed {seed}, {at - history.drivers[0].began:.0f} s, {query_id}: {verdict.reason}"
-        for at, found in verdicts(history, server, history.until)
+        for at, found in found_at
         if not history.away[0] <= at <= history.away[1]
+        for fleet in [server.fleet(at)]
         for query_id, verdict in found.items()
         if verdict.status in forbidden(history, query_id, at)
+        or (query_id not in fleet and runs(history, query_id, at))
     ] + [
         f"seed {seed}, {view.query_id}: {total}"
         for view in server.window.views()
@@ -123,13 +131,18 @@ STATUS_OF = {
 }
 
 
+def knows_run(server: MemoryServer, run_id: str) -> bool:
+    return any(view.run is not None and view.run.run_id == run_id for view in server.window.views())
+
+
 def missed_fault(seed: int, fault: Fault, max_delay: float | None = None) -> list[str]:
     """The last verdict on the query with the fault, unless the fault was reported in time."""
     history, server = random_history(seed, fault, max_delay), MemoryServer()
     until = deadline(history)
-    last = [found.get(history.query) for _, found in verdicts(history, server, until)][-1]
-    if last is None and fault is Fault.DIES:
-        return []  # the driver was killed before it could send anything
+    # A driver beside it may send for longer.
+    last = [found.get(history.query) for at, found in verdicts(history, server, until) if at <= until][-1]
+    if fault is Fault.DIES and not knows_run(server, history.runs_of(history.query)[-1].run_id):
+        return []  # the driver was killed before it could report the run
     if last is not None and last.status is STATUS_OF[fault]:
         return []
     late = until - history.fault_at

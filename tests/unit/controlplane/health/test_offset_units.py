@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
 
 from controlplane.health.context import context_at
 from controlplane.health.judge import judge, lag_unknown
 from controlplane.health.lag import lag_batches, total_arrival_rate
-from controlplane.health.offset_units import lag_rows, reads_per_batch, row_sources
+from controlplane.health.offset_units import RecentProgress, lag_rows, reads_per_batch, row_sources
 from controlplane.health.thresholds import DEFAULTS
-from controlplane.model import ProgressSample, QueryStatus, SourceSample
+from controlplane.model import ProgressSample, QueryStatus, QueryView, SourceSample
 from tests.unit.controlplane.situations import NOW, Offsets, sample, source, view
+from tests.unit.controlplane.wild_views import views_
 
 KAFKA, RATE, DELTA = "KafkaV2[Subscribe[orders]]", "RateStreamV2[rowsPerSecond=5]", "DeltaSource[file:/t]"
 
@@ -31,6 +34,16 @@ def reports(
 
 def advancing(step: float, rows: Sequence[int], part: str = "offset") -> list[tuple[Offsets, Offsets, int]]:
     return [({part: n * step}, {part: (n + 1) * step}, count) for n, count in enumerate(rows)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(views_)
+def test_what_is_derived_once_is_what_every_reader_would_derive(strange: QueryView) -> None:
+    recent = replace(strange, progress=RecentProgress(strange.progress))
+    assert row_sources(recent.progress) == row_sources(strange.progress)
+    contexts = [context_at(each, NOW, DEFAULTS) for each in (recent, strange)]
+    assert [*contexts[0].batches] == [*contexts[1].batches]
+    assert judge(recent, NOW) == judge(strange, NOW)
 
 
 @pytest.mark.parametrize(

@@ -75,3 +75,10 @@ def test_allowed_changes_are_no_cause():
     renamed = shapes.reported(shapes.aggregate(keys=[shapes.key("n", of="k")]))
     assert change(shapes.reported(shapes.aggregate()), renamed) is None
     assert disallowed_change("run-1", None) is None
+
+
+def test_change_that_spark_runs_is_not_the_cause():
+    harmless = replace(change(*CASES["other keys"][:2]), fails=False)
+    run = failed("TopicAuthorizationException: Not authorized to access topics: [orders]")
+    assert failure_of_run(run, harmless).change is None
+    assert change_that_failed(run, harmless) is None

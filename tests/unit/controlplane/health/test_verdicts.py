@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from controlplane.driver_model import Outage
 from controlplane.health.judge import judge
+from controlplane.health.listening import ListeningTime
 from controlplane.health.verdicts import FRESH_SECONDS, VerdictLog
 from controlplane.model import QueryStatus
 from tests.unit.controlplane.actions.views import NOW, view
@@ -42,9 +43,18 @@ def test_what_the_store_knows_is_not_recorded_again() -> None:
     assert second.changes([view()], NOW + 1) == []
 
 
-def test_an_unchanged_query_is_judged_once_for_all_who_look() -> None:
+def test_a_query_that_keeps_up_is_judged_once_until_its_deadline() -> None:
     log, seen = VerdictLog(), view()
     first = log.verdict_of(seen, NOW)
+    assert log.verdict_of(seen, first.until - 0.1) is first
+    assert log.judged == 1
+    assert log.verdict_of(seen, first.until) is not first
+
+
+def test_an_unchanged_query_is_judged_once_for_all_who_look() -> None:
+    log, seen = VerdictLog(), view(idle_at=NOW - 1)
+    first = log.verdict_of(seen, NOW)
+    assert first.verdict.status is QueryStatus.IDLE
     assert log.verdict_of(seen, NOW + FRESH_SECONDS / 2) is first
     assert log.verdict_of(seen, NOW + FRESH_SECONDS) is not first
 
@@ -61,7 +71,22 @@ def test_a_lost_query_stays_lost_over_a_restart_of_the_server() -> None:
     before = VerdictLog()
     lost = before.changes([quiet], NOW + 1_000)
     assert [change.status for change in lost] == [QueryStatus.LOST]
-    after = VerdictLog(listening_since=NOW + 1_010)
+    after = VerdictLog(ListeningTime(NOW + 1_010))
     assert after.verdict_of(quiet, NOW + 1_011).verdict.status is not QueryStatus.LOST
     after.load(lost)
     assert after.verdict_of(quiet, NOW + 1_020).verdict.status is QueryStatus.LOST
+
+
+def test_no_query_is_lost_because_the_server_itself_was_paused() -> None:
+    """The first verdict after SIGCONT comes before the requests that wait in the sockets."""
+    wall = [0.0]
+    log, quiet = VerdictLog(ListeningTime(wall=lambda: wall[0])), view()
+
+    def status_at(seconds: float) -> QueryStatus:
+        wall[0] = seconds
+        return log.verdict_of(quiet, NOW + seconds).verdict.status
+
+    assert status_at(0) is not QueryStatus.LOST
+    assert status_at(130) is not QueryStatus.LOST
+    assert {status_at(130 + tick) for tick in range(5, 90, 5)}.isdisjoint({QueryStatus.LOST})
+    assert status_at(225) is QueryStatus.LOST

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ from hypothesis import strategies as st
 
 from controlplane.errors import StoreUnavailable
 from controlplane.ingest import deduplication
-from controlplane.ingest.service import MAX_DEPTH, MAX_INVENTORY_BYTES, MAX_LINE_BYTES, deeper_than
+from controlplane.ingest.lines import MAX_DEPTH, MAX_INVENTORY_BYTES, MAX_LINE_BYTES, deeper_than
 from controlplane.store import events, queries, tables
 from listeners.protocol import wire
 from tests.drivers import BEGIN, Driver, report
 from tests.stores import StoreHarness, sqlite_harness
+
+QUERY, RUN = (str(uuid.UUID(int=n)) for n in (1, 2))
 
 
 @pytest.fixture
@@ -67,6 +70,19 @@ BAD_LINES: list[tuple[str, Any, str]] = [
     ("nesting just too deep", lambda d: with_data(d, nested(MAX_DEPTH + 1), "inventory"), "nested"),
     ("an endless number", lambda d: with_data(d, b'{"n":' + b"9" * 5000 + b"}", "inventory"), "number is too long"),
 ]  # fmt: skip
+
+
+def test_secrets_of_an_agent_that_does_not_mask_them_are_not_stored(harness: StoreHarness) -> None:
+    driver, description = Driver(), "JDBC[jdbc:postgresql://u:hunter2@db/shop?password=hunter2&ssl=true]"
+    source = {"description": description, "startOffset": 0, "endOffset": 10, "numInputRows": 10}
+    sink = {"description": "Sink", "options": {"fs.azure.account.key.acme": "hunter2"}}
+    harness.accept(driver.progress(QUERY, RUN, 0, sources=[source], sink=sink))
+    stored = json.dumps(harness.read(queries.latest_progress, QUERY))
+    view = harness.window.view(QUERY)
+    assert view is not None
+    assert "hunter2" not in stored
+    assert "fs.azure.account.key.acme" in stored
+    assert view.progress[0].sources[0].description.startswith("JDBC[jdbc:postgresql://db/shop?password=")
 
 
 @pytest.mark.parametrize(
@@ -153,11 +169,12 @@ def test_depth_is_counted_in_lists_and_objects() -> None:
 
 def test_a_sender_that_may_not_speak_for_an_app_is_refused_line_by_line(harness: StoreHarness) -> None:
     mine, other = Driver(app="mine"), Driver(app="other")
-    answer = harness.ingest.accept(
+    receipt = harness.ingest.receive(
         [mine.started("q", "r"), other.started("p", "s")],
         None,
         lambda event: None if event.app.name == "mine" else f"this token may not speak for {event.app.name}",
     )
+    answer = harness.ingest.answer(receipt)
     assert answer.stored == 1
     assert answer.rejected == [{"line": 2, "error": "this token may not speak for other"}]
 

@@ -87,6 +87,24 @@ def test_equal_offsets_in_another_notation_do_not_differ(written: Any, reported:
     assert "log.offset-differs" not in checks(judged(held, history))
 
 
+@pytest.mark.parametrize(
+    ("lines", "reported", "differs"),
+    [
+        ((30, 30), (30,), False),
+        ((30, 7, 30), (30, 7), False),
+        ((30, 7000), (30,), True),
+        ((30, 30, 30), (30, 7), True),
+        ((30, 30), (), True),
+    ],
+)
+def test_a_stream_used_twice_has_two_lines_and_one_report(
+    lines: tuple[int, ...], reported: tuple[int, ...], differs: bool
+) -> None:
+    held = checkpoint({0: "\n".join((offsets(lines[0]), *map(str, lines[1:])))}, {0: 0})
+    history = remembered(reports={0: ReportedBatch(AT, reported)})
+    assert ("log.offset-differs" in checks(judged(held, history))) is differs
+
+
 def test_a_batch_that_ran_again_after_its_report_is_not_compared() -> None:
     held = checkpoint({3: offsets({"t": {"0": 999}})}, {3: 0}, at=AT + 3600)
     assert "log.offset-differs" not in checks(judged(held, remembered()))
