@@ -16,13 +16,16 @@ from sqlalchemy.engine import Connection
 from alerts import acknowledgements, routing, silences
 from alerts.grouping import Group
 from alerts.inhibition import Inhibitor
+from alerts.matching.labels import Labels
 from alerts.notify.config import Config
 from alerts.silences import Silence, SilenceState
 from alerts.state import Alert, AlertState
 from controlplane.alerting import delivery
+from controlplane.alerting.alertmanager_push import AlertmanagerStatus
 from controlplane.alerting.delivery import DeliveryProblem, ReceiverStatus
 from controlplane.alerting.evaluation import Evaluation
 from controlplane.alerting.notifier import Notifier
+from controlplane.alerting.rule_statistics import RuleStatistics, rule_statistics
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.alerting.silence_state import SilenceStates
 from controlplane.alerting.trial import TrialResult, send_trial, trial_message
@@ -36,8 +39,12 @@ from controlplane.store.writer import Writer
 
 #: Silences that are not expired, and all stored silences including expired ones.
 MAX_SILENCES, MAX_STORED_SILENCES = 1_000, 20_000
+#: Firings that statistics of rules read.
+MAX_EPISODES = 20_000
 #: Most severe first; unknown values come last.
 SEVERITIES = ("critical", "warning", "info")
+#: Label `layer` of alerts that a driver does not answer, or has ended.
+DRIVER_LAYERS = ("agent", "driver")
 ReadConnection = Callable[[], AbstractContextManager[Connection]]
 
 
@@ -53,13 +60,22 @@ class AlertQueries:
         writer: Writer,
         reading: ReadConnection,
         clock: Callable[[], float],
+        current: Callable[[], Sequence[StoredAlert]],
+        alertmanagers: Callable[[], Sequence[AlertmanagerStatus]] = tuple,
     ):
+        """`current`: alerts of the rules and received ones. `alertmanagers`: those to which alerts are also sent."""
+        self._current, self.alertmanagers = current, alertmanagers
         self._book, self._evaluation, self._notifier = book, evaluation, notifier
         self._silence_state, self._writer, self._reading, self._clock = silence_state, writer, reading, clock
 
     @property
     def config(self) -> Config:
         return self._book.config
+
+    @property
+    def book(self) -> Rulebook:
+        """Rules and configuration in use."""
+        return self._book
 
     def replace(self, book: Rulebook) -> None:
         self._book = book
@@ -70,7 +86,7 @@ class AlertQueries:
 
     def delivery_problem(self) -> DeliveryProblem | None:
         """Why notifications reach nobody, or not everybody; None where they are delivered."""
-        return delivery.problem(self._book, self._notifier.failures())
+        return delivery.problem(self._book, self._notifier.failures(), self.alertmanagers())
 
     def try_receiver(self, name: str, actor: str, via: str) -> tuple[TrialResult, ...]:
         """Send a trial notification to each integration of a receiver. Raises NotFound; Conflict where it has none."""
@@ -87,7 +103,7 @@ class AlertQueries:
 
     def alerts(self, now: float) -> tuple[AlertView, ...]:
         """Pending and firing alerts, and those resolved within the last 15 minutes, unordered."""
-        stored, inhibitor = self._evaluation.alerts(), self._notifier.inhibitor
+        stored, inhibitor = self._current(), self._notifier.inhibitor
         known = {item.alert.fingerprint: item.alert for item in stored}
         active = self._silence_state.active(now)
         return tuple(self._view(item, inhibitor, known, active, now) for item in stored)
@@ -128,10 +144,25 @@ class AlertQueries:
             raise NotFound(f"there is no alert {fingerprint}")
         return self._past(past[0])
 
-    def history(self, start: float, end: float, query_id: str | None, limit: int) -> list[AlertView]:
-        """Alerts that fired between `start` and `end`, newest first."""
+    def history(
+        self, start: float, end: float, query_id: str | None, limit: int, app: str | None = None
+    ) -> list[AlertView]:
+        """Alerts that fired between `start` and `end`, newest first. `app`: with those of the query's whole app."""
         with self._reading() as conn:
-            return [self._past(item) for item in rows.history(conn, start, end, query_id, limit)]
+            found = rows.history(conn, start, end, query_id, limit, app=app)
+            return [self._past(item) for item in found]
+
+    def rule_statistics(self, start: float, end: float) -> list[RuleStatistics]:
+        """How often and how long each rule fired between `start` and `end`; of MAX_EPISODES firings, the newest."""
+        with self._reading() as conn:
+            episodes = rows.history(conn, start, end, limit=MAX_EPISODES)
+            acknowledged = rows.all_acknowledgements(conn)
+        rules = [rule for group in self._book.groups for rule in group.rules]
+        return rule_statistics(episodes, acknowledged, rules, self._group_interval, end)
+
+    def _group_interval(self, labels: Labels) -> float:
+        routes = routing.matching_routes(self.config.route, labels)
+        return min(route.timing.group_interval for route in routes) if routes else 0.0
 
     def _past(self, item: StoredAlert) -> AlertView:
         return AlertView(
@@ -146,12 +177,16 @@ class AlertQueries:
         """The firing unmuted alerts, by query id (or application without one)."""
         found: dict[str, tuple[FiringAlert, ...]] = {}
         inhibitor, active = self._notifier.inhibitor, self._silence_state.active(now)
-        for alert in (item.alert for item in self._evaluation.alerts()):
+        for alert in (item.alert for item in self._current()):
             about = alert.labels.get("query_id") or alert.labels.get("app", "")
             if alert.state is not AlertState.FIRING or inhibitor.inhibiting(alert.labels):
                 continue
             if not silences.silenced_by(active, alert.labels, now):
-                fires = FiringAlert(alert.labels.get("alertname", ""), alert.labels.get("severity", ""))
+                fires = FiringAlert(
+                    alert.labels.get("alertname", ""),
+                    alert.labels.get("severity", ""),
+                    "query_id" not in alert.labels and alert.labels.get("layer") in DRIVER_LAYERS,
+                )
                 found[about] = (*found.get(about, ()), fires)
         return found
 
@@ -180,6 +215,9 @@ class AlertQueries:
     def silence(self, id: str) -> Silence:
         found = self._silence_state.silence(id)
         if found is None:
+            for other in self.alertmanagers():
+                if any(silence.id == id for silence in other.silences):
+                    raise Conflict(f"silence {id} belongs to {other.name}; change it there", code="elsewhere")
             raise NotFound(f"there is no silence {id}")
         return found
 

@@ -6,10 +6,11 @@ the problem and how to solve it. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from alerts.routing import walk
+from controlplane.alerting.alertmanager_push import AlertmanagerStatus
 from controlplane.alerting.rulebook import Rulebook
 
 HOW_TO_CONFIGURE = (
@@ -64,7 +65,11 @@ def receivers(book: Rulebook, failures: Mapping[str, DeliveryFailure]) -> tuple[
     )
 
 
-def problem(book: Rulebook, failures: Mapping[str, DeliveryFailure]) -> DeliveryProblem | None:
+def problem(
+    book: Rulebook,
+    failures: Mapping[str, DeliveryFailure],
+    alertmanagers: Sequence[AlertmanagerStatus] = (),
+) -> DeliveryProblem | None:
     """The reason why nobody is notified, or why a receiver is not; None where deliveries work.
 
     A route to a receiver without webhooks is no problem while another receiver has one: such a receiver discards
@@ -72,7 +77,9 @@ def problem(book: Rulebook, failures: Mapping[str, DeliveryFailure]) -> Delivery
     """
     routed = [receiver for receiver in receivers(book, failures) if receiver.routed]
     integrations = [integration for receiver in routed for integration in receiver.integrations]
-    if not integrations:
+    if any(item.error is not None for item in alertmanagers):
+        return _unreachable(alertmanagers, bool(integrations))
+    if not integrations and not alertmanagers:
         return DeliveryProblem(_no_integration([receiver.name for receiver in routed]), _configure(book))
     failed = {i.name: i.failure for i in integrations if i.failure is not None}
     if not failed:
@@ -83,6 +90,17 @@ def problem(book: Rulebook, failures: Mapping[str, DeliveryFailure]) -> Delivery
         f"The last delivery to {name} failed: {failure.error}{others}",
         f"Alerts that are routed to {name} reach nobody until a delivery succeeds. Check its URL and its network.",
     )
+
+
+def _unreachable(alertmanagers: Sequence[AlertmanagerStatus], has_own: bool) -> DeliveryProblem:
+    failed = [item for item in alertmanagers if item.error is not None]
+    others = f" ({len(failed) - 1} more Alertmanagers fail)" if len(failed) > 1 else ""
+    summary = f"Alerts cannot be sent to the Alertmanager {failed[0].name}: {failed[0].error}{others}"
+    if has_own or len(failed) < len(alertmanagers):
+        return DeliveryProblem(
+            summary, "Alerts are still delivered by the other receivers and Alertmanagers."
+        )
+    return DeliveryProblem(summary, "Alerts reach nobody until it answers. Check its URL and its network.")
 
 
 def _no_integration(names: list[str]) -> str:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from alerts import engine, state
 from alerts.engine import GroupResult, RuleResult
+from alerts.promql.dense import DenseSource
+from alerts.promql.label_sets import LabelSets
 from alerts.promql.series import Series, SeriesSource
+from alerts.promql.shared_results import SharedResults
 from alerts.rules.model import RuleGroup, RuleKind
 from alerts.state import Alert, Alerts, AlertState, TemplateContext, Transition
 from controlplane.alerting import immediate_rules
@@ -35,7 +39,7 @@ SAVE_BATCH_SIZE, MAX_UNSAVED = 1_000, 20_000
 class Sources(Protocol):
     """Source of the rules' series and sink of the recorded ones."""
 
-    def rules_source(self, now: float, live: bool) -> SeriesSource: ...
+    def rules_source(self, now: float, live: bool, together: frozenset[str] = ...) -> SeriesSource: ...
     def record(self, group_key: str, series: Sequence[Series]) -> None: ...
     def forget(self, group_key: str) -> None: ...
 
@@ -74,22 +78,21 @@ class Evaluation:
         self._reached = reached
         self._running = threading.Lock()
         self._groups = {group.key: _GroupState(group) for group in book.groups}
+        self._shared = _shared_results(self._groups.values())
         self._ended: tuple[StoredAlert, ...] = ()  # resolved with their rule
         self._reasons: dict[Key, str] = {}
         self._unsaved: list[AlertChange] = []
         #: Totals since the start of this process.
         self.evaluations = self.failures = 0
+        #: Duration of the last `tick`.
+        self.seconds = 0.0
 
     # -- at the start, and when the files changed ------------------------------------------------------
 
     def load(self, stored: Iterable[StoredAlert], evaluated_at: Mapping[str, float], now: float) -> None:
         """Restore the stored alerts. Alerts whose rule was removed end."""
         with self._running:
-            for entry in stored:
-                self._reasons[entry.group, entry.rule, entry.alert.fingerprint] = entry.reason
-                group_state = self._groups.setdefault(entry.group, _GroupState(RuleGroup(entry.group, ())))
-                known = dict(group_state.alerts.get(entry.rule, {}))
-                group_state.alerts[entry.rule] = {**known, entry.alert.fingerprint: entry.alert}
+            self._restore(stored)
             shifted: list[AlertChange] = []
             for key, group_state in self._groups.items():
                 group_state.evaluated_at = evaluated_at.get(key)
@@ -98,6 +101,26 @@ class Evaluation:
                 shifted += _shifted(key, before, group_state.alerts, now)
             self._store(shifted, {})  # otherwise a second restart would count the first outage
             self._adopt(self._book, now)
+
+    def show(self, stored: Iterable[StoredAlert], evaluated_at: Mapping[str, float]) -> None:
+        """Take over the alerts of another server, to be read: a standby evaluates and stores nothing."""
+        with self._running:
+            self._restore(stored)
+            for key, group_state in self._groups.items():
+                group_state.evaluated_at = evaluated_at.get(key)
+
+    def _restore(self, stored: Iterable[StoredAlert]) -> None:
+        """Replace the alerts of all groups."""
+        alerts: dict[str, dict[str, Alerts]] = {}
+        self._reasons = {}
+        for entry in stored:
+            self._reasons[entry.group, entry.rule, entry.alert.fingerprint] = entry.reason
+            of_group = alerts.setdefault(entry.group, {})
+            of_group[entry.rule] = {**of_group.get(entry.rule, {}), entry.alert.fingerprint: entry.alert}
+        for key in alerts.keys() - self._groups.keys():
+            self._groups[key] = _GroupState(RuleGroup(key, ()))
+        for key, group_state in self._groups.items():
+            group_state.alerts = alerts.get(key, {})
 
     def replace(self, book: Rulebook, now: float) -> None:
         """Replace the rules; alerts of unchanged rules stay."""
@@ -118,7 +141,7 @@ class Evaluation:
             known = self._groups.setdefault(key, _GroupState(group))
             if known.group != group:
                 known.group, known.results = group, ()
-        self._book = book
+        self._book, self._shared = book, _shared_results(self._groups.values())
         self._store(changes, {})
 
     def _clear(self, group: str, rule: str, alerts: Alerts, now: float) -> list[AlertChange]:
@@ -131,6 +154,7 @@ class Evaluation:
 
     def tick(self, at: float) -> None:
         """Evaluate the groups that are due at `at`, the time of the newest scrape."""
+        began = time.perf_counter()
         with self._running:
             due = []
             for group_state in self._groups.values():
@@ -144,6 +168,7 @@ class Evaluation:
                     group_state.slot = slot
                     due.append(group_state)
             self._evaluate(due, self._sources.rules_source(at, live=False), at)
+        self.seconds = time.perf_counter() - began
 
     def evaluate_immediate(self, now: float) -> None:
         """Evaluate the immediate groups with live values (see `immediate_rules`)."""
@@ -152,13 +177,16 @@ class Evaluation:
                 found for found in self._groups.values() if immediate_rules.is_immediate(found.group)
             ]
             due = [found for found in immediate if found.evaluated_at != now]
-            self._evaluate(due, self._sources.rules_source(now, live=True), now)
+            read = immediate_rules.metrics(found.group for found in immediate)
+            self._evaluate(due, self._sources.rules_source(now, live=True, together=read), now)
 
     def _evaluate(self, due: Sequence[_GroupState], source: SeriesSource, at: float) -> None:
         if not due:
             return
         self._forget_ended(at)
+        self._shared.begin(source.label_sets if isinstance(source, DenseSource) else LabelSets())
         results = [self._answer(group_state, source, at) for group_state in due]
+        self._shared.begin(LabelSets())  # the results are not needed until the next evaluation
         changes = [change for result in results for change in _changes(result)]
         self._store(changes, {result.group.key: at for result in results})
         self._reached("alerts stored")
@@ -168,7 +196,9 @@ class Evaluation:
     def _answer(self, group_state: _GroupState, source: SeriesSource, at: float) -> GroupResult:
         states = [group_state.alerts.get(key, {}) for key in rule_keys(group_state.group)]
         try:
-            return engine.evaluate_group(group_state.group, source, states, at, self._context)
+            return engine.evaluate_group(
+                group_state.group, source, states, at, self._context, shared=self._shared
+            )
         except Exception as error:  # a defect in group_state group must not affect the others
             if not any(result.error for result in group_state.results):
                 log.exception("rule group %s could not be evaluated", group_state.group.name)
@@ -245,6 +275,10 @@ class Evaluation:
     def groups(self) -> tuple[GroupView, ...]:
         """The rule groups with their last results."""
         return tuple(_view(group_state, self._book.interval) for group_state in list(self._groups.values()))
+
+
+def _shared_results(states: Iterable[_GroupState]) -> SharedResults:
+    return SharedResults(rule.node for group_state in states for rule in group_state.group.rules)
 
 
 def _resume(group_state: _GroupState, now: float) -> None:

@@ -17,12 +17,23 @@ STATUS = "spark_streaming_query_status"
 DERIVED = {
     "spark_streaming_query_failure_info": (QueryStatus.FAILED,),
     "spark_streaming_query_driver_down": (QueryStatus.FAILED, QueryStatus.UNREACHABLE),
+    "spark_streaming_query_driver_silent": (QueryStatus.LOST,),
+    "spark_streaming_restart_given_up": (QueryStatus.FAILED,),
+    "spark_streaming_query_incident": (QueryStatus.FAILED, QueryStatus.STUCK),
 }
 
 
 def is_immediate(group: RuleGroup) -> bool:
     """Whether a rule of the group reads query status and has no `for`."""
     return any(True for _ in _status_selectors(group.rules))
+
+
+def metrics(groups: Iterable[RuleGroup]) -> frozenset[str]:
+    """The metrics that the rules of these groups select by name."""
+    found = (
+        _name(s) for group in groups for rule in group.rules for e in rule.expressions for s in selectors(e)
+    )
+    return frozenset(name for name in found if name)
 
 
 def watched_statuses(groups: Iterable[RuleGroup]) -> frozenset[QueryStatus]:

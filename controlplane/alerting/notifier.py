@@ -54,11 +54,14 @@ class Notifier:
         clock: Callable[[], float] = time.time,
         reached: Reached = ignore_point,
         facts: Facts = lambda alert: {},
+        may_send: Callable[[], bool] = lambda: True,
     ):
         """`keep` stores a log entry and the new notification state, or raises StoreUnavailable.
 
-        `facts`: what notifications state about an alert's query, by name.
+        `facts`: what notifications state about an alert's query, by name. `may_send`: False while another server may
+        be the one that notifies.
         """
+        self._may_send = may_send
         self._book, self._silence_state, self._keep = book, silence_state, keep
         self.page_url, self._clock, self._reached, self._facts = page_url, clock, reached, facts
         self._lock = threading.Lock()
@@ -152,6 +155,9 @@ class Notifier:
             self._wake.wait(self._seconds_to_next())
             self._wake.clear()
             try:
+                if not self._may_send():
+                    self._stopping.wait(1.0)
+                    continue
                 self._round()
             except Exception:
                 log.exception("a notification round failed")
@@ -188,7 +194,7 @@ class Notifier:
     def _run_receiver(self, receiver: str, names: Iterable[GroupName]) -> None:
         try:
             for name in names:
-                if not self._stopping.is_set():
+                if not self._stopping.is_set() and self._may_send():
                     self._try(name)
         finally:
             with self._lock:
@@ -354,16 +360,21 @@ def _in_order(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
 
 
 def alert_url(page_url: str, alert: Alert) -> str:
-    """URL of an alert in the dashboard; empty without a dashboard URL."""
-    return f"{page_url}/alerts?alert={alert.fingerprint}" if page_url else ""
+    """URL of an alert's origin, by default its page of the dashboard; empty without a dashboard URL."""
+    page = f"{page_url}/alerts?alert={alert.fingerprint}" if page_url else ""
+    return alert.generator_url or page
 
 
 def alert_context(page_url: str, alert: Alert, facts: Mapping[str, str]) -> AlertContext:
-    """Links of an alert to its query and to a new silence; empty without a dashboard URL."""
+    """Links of an alert to its query, its incident and a new silence; empty without a dashboard URL."""
     query_id = alert.labels.get("query_id", "")
     query = f"{page_url}/query?query_id={quote(query_id, safe='')}" if page_url and query_id else ""
     silence = f"{page_url}/alerts?alert={alert.fingerprint}&silence=new" if page_url else ""
-    return AlertContext(query, silence, facts)
+    incident_id = alert.labels.get("incident", "")
+    incident = (
+        f"{page_url}/incidents?incident={quote(incident_id, safe='')}" if page_url and incident_id else ""
+    )
+    return AlertContext(query, silence, facts, incident)
 
 
 def log_entry(outcome: NotificationOutcome) -> NotificationLogEntry:

@@ -16,6 +16,12 @@ log = logging.getLogger(__name__)
 #: Requests within this time are evaluated together.
 COALESCE_SECONDS = 0.2
 MAX_FAILED_SLOTS = 6  # before `problems` reports it
+#: The server answers and stores events beside the preparation.
+PREPARE_PAUSE_SECONDS = 0.02
+
+
+def _nothing() -> bool:
+    return False
 
 
 class RuleScheduler:
@@ -30,15 +36,18 @@ class RuleScheduler:
         first: Callable[[], object] = lambda: None,
     ):
         self._step, self._tick, self._evaluate_immediate, self._clock = step, tick, evaluate_immediate, clock
-        self._first = first
+        self._first, self._prepare = first, _nothing
         self._requested, self._stopping = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._slot = self._done = clock()
+        #: Seconds between the time of the last slot and its begin.
+        self.lateness = 0.0
         self._immediate_seconds = 0.0  # immediate evaluations may use half of this thread's time
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._slot = self._done = self._clock()
+    def start(self, prepare: Callable[[], bool] = _nothing) -> None:
+        """Start the thread. `prepare` is called again and again before the first slot, while it has work left."""
+        self._prepare, self._slot = prepare, self._clock()
+        self._done = self._slot
         self._thread = threading.Thread(target=self._run, name="rules", daemon=True)
         self._thread.start()
 
@@ -69,7 +78,14 @@ class RuleScheduler:
             return []
         return [f"the rules were not evaluated for {age:.0f} s (expected every {self._step:g} s)"]
 
+    def _prepare_all(self) -> None:
+        left = [True]
+        while left[-1] and not self._stopping.wait(PREPARE_PAUSE_SECONDS):
+            if not self._try(lambda _: left.append(self._prepare()), self._clock()):
+                self._stopping.wait(1.0)
+
     def _run(self) -> None:
+        self._prepare_all()
         self._try(lambda _: self._first(), self._clock())
         while not self._stopping.is_set():
             self._requested.wait(self._left())
@@ -77,7 +93,7 @@ class RuleScheduler:
                 return
             slot = math.floor(self._clock() / self._step) * self._step
             if slot > self._slot:
-                self._slot = slot
+                self._slot, self.lateness = slot, self._clock() - slot
                 if self._try(self._tick, slot):
                     self._done = self._clock()
             if self._requested.is_set():

@@ -7,20 +7,28 @@ among the rule files stands for the pack. Called at the start and whenever a fil
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from alerts.notify import catalogue
+from alerts.matching.labels import Labels
+from alerts.notify import alertmanagers, catalogue
 from alerts.notify import config as routing
+from alerts.notify.alertmanagers import AlertmanagerEndpoint
+from alerts.notify.configuration.schema import Settings as Fields
+from alerts.notify.http.building import http_client
 from alerts.notify.receivers.base import Receiver
+from alerts.notify.remote_write import selectors
 from alerts.rules import loader, pack
 from alerts.rules.model import Rule, RuleGroup
 from alerts.templates.library import library
 from alerts.yaml.tree import DocumentError
 from controlplane.errors import SettingsError
+from controlplane.metrics.remote_write.sending import RemoteWriteTarget
 from controlplane.settings import Settings
 
+T = TypeVar("T")
 SHIPPED = "shipped"
 #: For groups without an interval.
 DEFAULT_INTERVAL_SECONDS = 15.0
@@ -35,6 +43,8 @@ class Rulebook:
     receivers: Mapping[str, tuple[Receiver, ...]]
     interval: float = DEFAULT_INTERVAL_SECONDS
     notify: Path | None = None
+    alertmanagers: tuple[AlertmanagerEndpoint, ...] = ()
+    remote_write: tuple[RemoteWriteTarget, ...] = ()
 
 
 def load(settings: Settings) -> Rulebook:
@@ -43,11 +53,14 @@ def load(settings: Settings) -> Rulebook:
     groups = tuple(_groups(settings, mistakes))
     mistakes += [f"two groups are called {name!r} in {source}" for source, name in _twice(groups)]
     config = _config(settings, mistakes)
-    receivers = _receivers(config, configuration_files(settings), mistakes) if config is not None else {}
+    files = configuration_files(settings)
+    receivers = _receivers(config, files, mistakes) if config is not None else {}
+    alertmanagers = _alertmanagers(config, files, mistakes) if config is not None else ()
+    remote_write = _remote_write(config, files, mistakes) if config is not None else ()
     if mistakes or config is None:
         raise SettingsError("\n".join(mistakes), detail={"mistakes": mistakes})
     interval = DEFAULT_INTERVAL_SECONDS * min(1.0, settings.rules_scale)
-    return Rulebook(groups, config, receivers, interval, settings.notify)
+    return Rulebook(groups, config, receivers, interval, settings.notify, alertmanagers, remote_write)
 
 
 def rule_files(settings: Settings, mistakes: list[str]) -> Iterator[tuple[str, str]]:
@@ -103,14 +116,54 @@ def configuration_files(settings: Settings) -> ConfigurationFiles:
 def _receivers(
     config: routing.Config, files: ConfigurationFiles, mistakes: list[str]
 ) -> dict[str, tuple[Receiver, ...]]:
-    try:
+    def build() -> dict[str, tuple[Receiver, ...]]:
         texts = [(str(path), path.read_text(encoding="utf-8")) for path in files.matching(config.templates)]
         return catalogue.build(config, files, library(texts))
+
+    return _built(build, mistakes) or {}
+
+
+def _alertmanagers(
+    config: routing.Config, files: ConfigurationFiles, mistakes: list[str]
+) -> tuple[AlertmanagerEndpoint, ...]:
+    def build() -> tuple[AlertmanagerEndpoint, ...]:
+        settings = [catalogue.resolved(item, files) for item in config.alertmanagers]
+        return alertmanagers.endpoints(settings, files.read)
+
+    return _built(build, mistakes) or ()
+
+
+def _remote_write(
+    config: routing.Config, files: ConfigurationFiles, mistakes: list[str]
+) -> tuple[RemoteWriteTarget, ...]:
+    def build() -> tuple[RemoteWriteTarget, ...]:
+        settings = (catalogue.resolved(item, files) for item in config.remote_write)
+        return tuple(_target(item, config.external_labels, files) for item in settings)
+
+    return _built(build, mistakes) or ()
+
+
+def _target(settings: Fields, external: Labels, files: ConfigurationFiles) -> RemoteWriteTarget:
+    return RemoteWriteTarget(
+        url=settings["url"],
+        client=http_client(settings, files.read).with_timeout(settings["remote_timeout"]),
+        headers=settings["headers"],
+        interval=settings["interval"],
+        selectors=selectors(settings),
+        external_labels=external,
+        name=settings["name"],
+    )
+
+
+def _built(build: Callable[[], T], mistakes: list[str]) -> T | None:
+    """What `build` returns; None where files or values that a configuration names are unusable."""
+    try:
+        return build()
     except (OSError, UnicodeDecodeError) as error:
         mistakes.append(f"cannot read {getattr(error, 'filename', None) or 'a secret'}: {_why(error)}")
     except ValueError as error:
         mistakes += str(error).splitlines()
-    return {}
+    return None
 
 
 def _read(path: Path, mistakes: list[str]) -> str | None:

@@ -7,9 +7,11 @@ contain errors, the loaded rules stay active and the log names the errors.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlalchemy.engine import Connection
 
@@ -21,21 +23,25 @@ from alerts.rules.model import RuleGroup
 from alerts.silences import Silence
 from controlplane.alerting import immediate_rules, rulebook
 from controlplane.alerting.alert_queries import AlertQueries, ReadConnection
+from controlplane.alerting.alertmanager_push import AlertmanagerPushes
 from controlplane.alerting.evaluation import Evaluation, Reached, Sources, ignore_point
-from controlplane.alerting.notifier import MAX_REMEMBERED, Facts, Notifier
+from controlplane.alerting.notifier import MAX_REMEMBERED, Facts, Notifier, alert_url
+from controlplane.alerting.received_alerts import RECEIVED, PostedAlert, ReceivedAlerts
 from controlplane.alerting.rule_scheduler import RuleScheduler
+from controlplane.alerting.rulebook import Rulebook
 from controlplane.alerting.silence_state import SilenceStates
 from controlplane.errors import SettingsError
 from controlplane.model import QueryStatus
 from controlplane.records import NotificationLogEntry
 from controlplane.settings import Settings
 from controlplane.store import alerting as rows
-from controlplane.store.alerting import AlertChange
+from controlplane.store.alerting import AlertChange, StoredAlert
 from controlplane.store.writer import Writer
 
 log = logging.getLogger(__name__)
 #: A store that does not respond must not block notifications.
 STORE_TIMEOUT_SECONDS = 5.0
+LoadAlerts = Callable[[Iterable[StoredAlert], Mapping[str, float], float], None]
 
 
 class SeriesProvider(Sources, Protocol):
@@ -61,10 +67,12 @@ class AlertingService:
         clock: Callable[[], float],
         reached: Reached = ignore_point,
         facts: Facts = lambda alert: {},
+        may_send: Callable[[], bool] = lambda: True,
     ):
         """Raises SettingsError with every error in the rule files and the configuration.
 
-        `reached` is called with the name of each point of an alert's path, for tests that kill the process there.
+        `may_send`: whether this server is the one that notifies. `reached` is called with the name of each point of
+        an alert's path, for tests that kill the process there.
         """
         self._settings, self._series, self._writer = settings, series, writer
         self._reading, self._clock = reading, clock
@@ -74,9 +82,23 @@ class AlertingService:
         url = settings.dashboard_url
         self.silence_state = SilenceStates()
         self.evaluation = Evaluation(book, series, self._save, url, reached)
-        self.notifier = Notifier(book, self.silence_state, self._store_entry, url, clock, reached, facts)
+        self.received = ReceivedAlerts(self._save, book.config.resolve_timeout)
+        self._notifying = threading.Lock()
+        self.pushes = AlertmanagerPushes(clock, partial(alert_url, url), may_send)
+        self._push_to(book)
+        self.notifier = Notifier(
+            book, self.silence_state, self._store_entry, url, clock, reached, facts, may_send
+        )
         self.queries = AlertQueries(
-            book, self.evaluation, self.notifier, self.silence_state, writer, reading, clock
+            book,
+            self.evaluation,
+            self.notifier,
+            self.silence_state,
+            writer,
+            reading,
+            clock,
+            self.alerts,
+            self.pushes.statuses,
         )
         self.scheduler = RuleScheduler(series.step, self.tick, self.evaluate_immediate, clock, series.load)
         self._watched: frozenset[QueryStatus | None] = immediate_rules.watched_statuses(book.groups)
@@ -84,33 +106,61 @@ class AlertingService:
 
     def load(self, connection: Connection) -> None:
         """Restore alerts, notification states, silences and acknowledgements."""
+        self._load(connection, self.evaluation.load)
+
+    def follow(self, connection: Connection) -> None:
+        """The same on a standby: it shows what the active server has stored, and stores nothing."""
+        self._load(connection, lambda stored, at, _: self.evaluation.show(stored, at))
+
+    def _load(self, connection: Connection, evaluation: LoadAlerts) -> None:
         now = self._clock()
         stored = rows.recent_alerts(connection, now - state.RESOLVED_RETENTION_SECONDS)
         self.silence_state.load(rows.all_silences(connection), rows.all_acknowledgements(connection))
-        self.evaluation.load(stored, rows.evaluated_at(connection), now)
-        states, alerts = (
-            rows.notification_states(connection),
-            [alert.alert for alert in self.evaluation.alerts()],
-        )
+        ruled = [item for item in stored if item.group != RECEIVED]
+        evaluation(ruled, rows.evaluated_at(connection), now)
+        self.received.load((item for item in stored if item.group == RECEIVED), now)
+        states, alerts = rows.notification_states(connection), [item.alert for item in self.alerts()]
         notified = {name for item in states.values() for name in item.firing} - {
             a.fingerprint for a in alerts
         }
         ended = [item.alert for item in rows.last_resolved(connection, sorted(notified))]
         self.notifier.load([*alerts, *ended], states, rows.logged_notifications(connection, MAX_REMEMBERED))
 
-    def start(self) -> None:
-        """Start notifier and scheduler."""
+    def start(self, prepare: Callable[[], bool]) -> None:
+        """Start notifier and scheduler. Rules are evaluated when `prepare` has no work left."""
         self.notifier.start()
-        self.scheduler.start()
+        self.pushes.start()
+        self.scheduler.start(prepare)
 
     def stop(self) -> None:
         """Stop scheduler and notifier."""
         self.scheduler.stop()
+        self.pushes.stop()
         self.notifier.stop()
 
     def problems(self) -> list[str]:
         """Why rules or notifications do not run, as messages; empty if they do."""
         return [*self.scheduler.problems(), *self.notifier.problems()]
+
+    def alerts(self) -> tuple[StoredAlert, ...]:
+        """Alerts of the rules and those that other programs posted."""
+        return (*self.evaluation.alerts(), *self.received.alerts())
+
+    def _push_to(self, book: Rulebook) -> None:
+        """Send alerts to the configured Alertmanagers; they stay valid for four of the longest intervals."""
+        interval = max((group.interval or book.interval for group in book.groups), default=book.interval)
+        self.pushes.replace(book.alertmanagers, book.config.external_labels, interval)
+
+    def figures(self) -> dict[str, Any]:
+        """Totals of evaluations and notifications, duration and delay of the last evaluation, as in `ServerMetrics`."""
+        return {
+            "rule_evaluations": self.evaluation.evaluations,
+            "rule_evaluation_failures": self.evaluation.failures,
+            "rule_evaluation_seconds": self.evaluation.seconds,
+            "rule_slot_lateness_seconds": self.scheduler.lateness,
+            "notifications_sent": self.notifier.sent,
+            "notifications_failed": self.notifier.failed,
+        }
 
     # -- evaluation ----------------------------------------------------------------------------------
 
@@ -118,7 +168,14 @@ class AlertingService:
         """Process one slot: scrape, evaluate due groups, pass the alerts to the notifier."""
         self._series.scrape(at)
         self.evaluation.tick(at)
+        self.received.expire(at)
         self._notify()
+
+    def post_alerts(self, posted: Iterable[PostedAlert], sender: str) -> int:
+        """Take alerts of another program and notify of them. Returns the number refused by the limit."""
+        refused = self.received.take(posted, sender, self._clock())
+        self._notify()
+        return refused
 
     def on_status_changes(self, statuses: Iterable[QueryStatus | None]) -> None:
         """Request an immediate evaluation where a rule reads one of these statuses."""
@@ -131,7 +188,10 @@ class AlertingService:
         self._notify()
 
     def _notify(self) -> None:
-        self.notifier.take([alert.alert for alert in self.evaluation.alerts()])
+        with self._notifying:  # rules and posts come from two threads; the newest alerts must win
+            ruled = [item.alert for item in self.evaluation.alerts()]
+            self.notifier.take([*ruled, *(item.alert for item in self.received.alerts())])
+            self.pushes.take(ruled)  # a received alert would go round between two servers
 
     # -- the store -------------------------------------------------------------------------------------
 
@@ -173,8 +233,10 @@ class AlertingService:
         self._series.fill()
         self._watched = immediate_rules.watched_statuses(book.groups)
         self.evaluation.replace(book, self._clock())
+        self.received.resolve_timeout = book.config.resolve_timeout
         self.queries.replace(book)
         self.notifier.replace(book)
+        self._push_to(book)
         log.info("rules reloaded: %d groups", len(book.groups))
 
 

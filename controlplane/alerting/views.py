@@ -15,10 +15,14 @@ from controlplane.records import NotificationLogEntry
 
 @dataclass(frozen=True)
 class FiringAlert:
-    """The name and severity of a firing alert that is neither silenced nor inhibited."""
+    """The name and severity of a firing alert that is neither silenced nor inhibited.
+
+    `of_driver`: it names an application whose driver is down, not a query.
+    """
 
     name: str
     severity: str
+    of_driver: bool = False
 
 
 @dataclass(frozen=True)

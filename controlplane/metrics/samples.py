@@ -1,5 +1,4 @@
-"""Compute metric samples of queries and agents: values of the metrics in `listeners.protocol.catalogue`.
-Pure.
+"""Compute metric samples of queries: values of `listeners.protocol.catalogue`. Pure.
 
 Batch metrics exist while the newest run is active, so that a series ends with its run. A value that is
 unknown or not finite is absent, never 0.
@@ -10,18 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, TypeGuard
+from functools import lru_cache
+from itertools import chain, islice
+from statistics import median_low
+from typing import TypeGuard
 
-from controlplane.driver_model import HostLoad
+from controlplane.capacity.declared import retention, state_limits
+from controlplane.capacity.state_runway import operator_size
 from controlplane.health import lag
+from controlplane.health.checkpoint_drivers import overlapping
 from controlplane.health.context import QueryContext, context_at
 from controlplane.health.driver_status import DRIVER_GONE_KIND, driver_down
-from controlplane.health.host import host_load, overload
+from controlplane.health.run_failure import CHANGED_KIND
 from controlplane.health.terminal_status import failure
 from controlplane.health.thresholds import DEFAULTS
+from controlplane.metrics.rewinds import METRICS as REWINDS
+from controlplane.metrics.rewinds import recent_steps, rewound_batches, rewound_offsets
 from controlplane.model import (
-    Agent,
     OperatorSample,
     ProgressSample,
     QueryStatus,
@@ -33,6 +37,7 @@ from listeners.protocol.catalogue import (
     BY_NAME,
     PREFIX,
     SNAPSHOT_UPLOADED,
+    STATE_METRICS,
     Metric,
     custom_metric,
     distinct_labels,
@@ -51,6 +56,9 @@ DOWN = frozenset(
     }
 )
 NOT_EXPECTED = frozenset({QueryStatus.STOPPED, QueryStatus.FINISHED, QueryStatus.RETIRED})
+_NOT_RUNNING = DOWN | NOT_EXPECTED
+#: Prefixes of custom metrics of operators that may be in no list.
+UNLISTED = (PREFIX + "rocksdb_", PREFIX + "state_custom_")
 #: Limit of custom metrics for one operator or source.
 MAX_CUSTOM_METRICS = 100
 
@@ -73,13 +81,20 @@ def query_samples(
 ) -> Iterator[MetricSample]:
     """All samples of one query. `totals`: its counters as named by `Window.totals`."""
     labels = query_labels(view)
-    for name, own, value in _facts(view, verdict, now, totals, wanted):
-        metric = BY_NAME[PREFIX + name] if isinstance(name, str) else name
-        if (wanted is None or metric.name in wanted) and _is_finite(value):
-            yield MetricSample(metric, {**labels, **own}, value)
+    steady, timed = steady_facts(view, verdict, now, totals, wanted), timed_facts(view, verdict, now, wanted)
+    for metric, own, value in finite_facts(chain(steady, timed), wanted):
+        yield MetricSample(metric, {**labels, **own} if own else labels, value)
 
 
-def _is_finite(value: float | None) -> TypeGuard[float]:
+def finite_facts(facts: Iterable[Fact], wanted: Wanted) -> Iterator[tuple[Metric, Mapping[str, str], float]]:
+    """The wanted facts whose value is known and finite, with their metrics."""
+    for name, own, value in facts:
+        metric = _METRICS[name] if isinstance(name, str) else name
+        if (wanted is None or metric.name in wanted) and is_finite(value):
+            yield metric, own, value
+
+
+def is_finite(value: float | None) -> TypeGuard[float]:
     """Whether the value is a finite float; an integer too large for a float counts as infinite."""
     try:
         return value is not None and math.isfinite(value)
@@ -90,60 +105,106 @@ def _is_finite(value: float | None) -> TypeGuard[float]:
 def query_labels(view: QueryView) -> dict[str, str]:
     """The user's labels, overridden by `app`, `query` (the name, else 8 digits of the id) and `query_id`."""
     named = {"app": view.app, "query": view.name or view.query_id[:8], "query_id": view.query_id}
-    return {**_user_labels(view.labels), **named}
+    return {**user_labels(view.labels), **named}
 
 
-def _user_labels(labels: Mapping[str, str]) -> dict[str, str]:
+def user_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """The user's labels without those reserved by Prometheus."""
     return {name: value for name, value in labels.items() if not name.startswith("__")}
 
 
+#: The name of a metric without its prefix (or the metric), its labels besides those of the query, its value.
 Fact = tuple[str | Metric, Mapping[str, str], float | None]
 NONE: Mapping[str, str] = {}
+_METRICS = {name.removeprefix(PREFIX): metric for name, metric in BY_NAME.items() if name.startswith(PREFIX)}
 
 
-def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted) -> Iterator[Fact]:
-    yield from _lifecycle(view, verdict)
+def timed_facts(view: QueryView, verdict: Verdict, now: float, wanted: Wanted) -> Iterator[Fact]:
+    """The facts of a query that change with time alone."""
+    if _without_batches(verdict, wanted):
+        return
+    context = context_at(view, now, DEFAULTS)
+    if view.run is not None and context.last is None and context.last_idle_at is None:
+        yield "query_starting_seconds", NONE, now - view.run.started_at
+    if view.status is not None:
+        active = context.fresh_status is not None and context.fresh_status.trigger_active
+        yield "batch_age_seconds", NONE, context.activity_age if active else 0.0
+    if context.last is not None and (wanted is None or PREFIX + "source_lag_seconds" in wanted):
+        for index, name in enumerate(distinct_labels(source.name for source in context.last.sources)):
+            yield "source_lag_seconds", {"source": name}, lag.source_lag_seconds(view, index, now)
+
+
+def _without_batches(verdict: Verdict, wanted: Wanted) -> bool:
+    return verdict.status in _NOT_RUNNING or (wanted is not None and wanted <= LIFECYCLE_METRICS)
+
+
+def steady_facts(
+    view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted
+) -> Iterator[Fact]:
+    """The facts of a query that hold until its next event."""
+    yield from _lifecycle(view, verdict, wanted)
     if verdict.status is QueryStatus.FAILED:
         yield "query_failure_info", _failure(context_at(view, now, DEFAULTS)), 1
+    if verdict.status is QueryStatus.LOST:
+        yield from _driver_silent(context_at(view, now, DEFAULTS))
     if verdict.status in (QueryStatus.FAILED, QueryStatus.UNREACHABLE):
         yield from _driver_down(view, verdict, now)
     yield from _counters(totals)
     yield from _checkpoint(view)
-    if verdict.status in DOWN | NOT_EXPECTED or (wanted is not None and wanted <= LIFECYCLE_METRICS):
+    if _without_batches(verdict, wanted):
         return
     context = context_at(view, now, DEFAULTS)
-    yield from _running_batch(context)
+    yield from _running_batch(view)
     if context.last is not None:
         yield from _last_batch(context, context.last)
         yield from _sources(context, context.last, wanted)
         yield from _operators(context.last, wanted)
+        yield from _state_limits(view, context.last)
 
 
-def _lifecycle(view: QueryView, verdict: Verdict) -> Iterator[Fact]:
+def _lifecycle(view: QueryView, verdict: Verdict, wanted: Wanted) -> Iterator[Fact]:
     yield "query_status", {"status": verdict.status.value}, 1
     yield "query_up", NONE, verdict.status not in DOWN | NOT_EXPECTED
     yield "query_expected", NONE, verdict.status not in NOT_EXPECTED
+    if (hold := view.supervised.hold) is not None:
+        yield "restart_given_up", {"policy": hold.policy, "code": hold.code}, 1
+    if (incident := view.supervised.incident) is not None:
+        found = {"incident": incident.id, "kind": incident.cause.kind.value, "cause": incident.cause.value}
+        yield "query_incident", found, 1
+    if len(view.writers) > 1 and (others := overlapping(view)):
+        yield "query_checkpoint_drivers", NONE, 1 + len(others)
     if view.run is not None:
-        yield "query_info", _info(view, view.run.run_id), 1
+        if wanted is None or PREFIX + "query_info" in wanted:
+            yield "query_info", _info(view, view.run.run_id), 1
         yield "query_start_timestamp_seconds", NONE, view.run.started_at
 
 
 def _info(view: QueryView, run_id: str) -> dict[str, str]:
     spark_version = view.agent.spark_version if view.agent else None
-    facts = {"checkpoint": view.facts.checkpoint, "trigger": view.facts.trigger, "sink": view.facts.sink}
+    facts = {name: getattr(view.facts, name) for name in ("checkpoint", "trigger", "sink", "output_mode")}
     agent = view.run.agent if view.run else None
     labels = {"run_id": run_id, "agent": agent, "spark_version": spark_version, **facts}
+    labels["unnamed"] = None if view.name else "true"
+    labels["temporary_checkpoint"] = "true" if view.facts.checkpoint_is_temporary else None
     return {name: value for name, value in labels.items() if value}
 
 
 def _driver_down(view: QueryView, verdict: Verdict, now: float) -> Iterator[Fact]:
     """The cause is unknown for a past time, of which only the status is recorded."""
-    unreachable = verdict.status is QueryStatus.UNREACHABLE
+    unreachable = verdict.status is QueryStatus.UNREACHABLE and not view.outlives_agent
     cause = driver_down(context_at(view, now, DEFAULTS)) or (NO_ANSWER if unreachable else None)
     if cause is not None:
-        app_id = view.agent.app_id if view.agent else None
-        yield "query_driver_down", {"cause": cause, **({"spark_app_id": app_id} if app_id else {})}, 1
+        yield "query_driver_down", {"cause": cause, **_app_id(view)}, 1
+
+
+def _driver_silent(context: QueryContext) -> Iterator[Fact]:
+    if context.active and context.silent:
+        yield "query_driver_silent", _app_id(context.view), 1
+
+
+def _app_id(view: QueryView) -> dict[str, str]:
+    app_id = view.agent.app_id if view.agent else None
+    return {"spark_app_id": app_id} if app_id else {}
 
 
 def _failure(context: QueryContext) -> dict[str, str]:
@@ -151,7 +212,8 @@ def _failure(context: QueryContext) -> dict[str, str]:
     if context.ended_with_driver:
         return {"error_class": DRIVER_GONE_KIND, "retry": "never"}
     found = failure(context)
-    return {"error_class": found.kind, "retry": found.retry}
+    kind = found.kind if found.change is None else CHANGED_KIND
+    return {"error_class": kind, "retry": found.retry}
 
 
 COUNTERS = {
@@ -172,12 +234,11 @@ COUNTERS = {
 LIFECYCLE_METRICS = frozenset(
     PREFIX + name
     for name in (
-        "query_status",
-        "query_up",
-        "query_expected",
-        "query_info",
-        "query_failure_info",
+        *("query_status", "query_up", "query_expected"),
+        *("query_info", "query_failure_info", "query_incident"),
+        *("restart_given_up", "query_checkpoint_drivers"),
         "query_driver_down",
+        "query_driver_silent",
         "query_start_timestamp_seconds",
         "checkpoint_findings",
         "checkpoint_bytes",
@@ -208,17 +269,11 @@ def _checkpoint(view: QueryView) -> Iterator[Fact]:
     yield "checkpoint_last_commit_timestamp_seconds", NONE, seen.committed_at
 
 
-def _running_batch(context: QueryContext) -> Iterator[Fact]:
-    status = context.view.status
-    if status is not None:
-        yield (
-            "batch_age_seconds",
-            NONE,
-            context.activity_age if context.fresh_status and context.fresh_status.trigger_active else 0.0,
-        )
-        yield "last_task_finished_timestamp_seconds", NONE, status.last_task_at
-    yield "trigger_interval_seconds", NONE, context.view.facts.trigger_interval
-    yield "watermark_delay_seconds", NONE, context.view.facts.watermark_delay
+def _running_batch(view: QueryView) -> Iterator[Fact]:
+    if view.status is not None:
+        yield "last_task_finished_timestamp_seconds", NONE, view.status.last_task_at
+    yield "trigger_interval_seconds", NONE, view.facts.trigger_interval
+    yield "watermark_delay_seconds", NONE, view.facts.watermark_delay
 
 
 def _last_batch(context: QueryContext, last: ProgressSample) -> Iterator[Fact]:
@@ -230,11 +285,8 @@ def _last_batch(context: QueryContext, last: ProgressSample) -> Iterator[Fact]:
     yield "last_progress_timestamp_seconds", NONE, last.at
     yield "utilization_ratio", NONE, _utilization(context.batches)
     yield "watermark_timestamp_seconds", NONE, last.watermark
-    yield (
-        "watermark_lag_seconds",
-        NONE,
-        None if last.watermark is None else lag.triggered_at(last) - last.watermark,
-    )
+    behind = None if last.watermark is None else lag.triggered_at(last) - last.watermark
+    yield "watermark_lag_seconds", NONE, behind
     yield "event_time_max_timestamp_seconds", NONE, last.event_time.get("max")
 
 
@@ -248,18 +300,19 @@ def _utilization(samples: Sequence[ProgressSample]) -> float | None:
 #: Metrics of a source, computed from its index in the query.
 _SOURCE: Mapping[str, Callable[[QueryContext, SourceSample, int], float | None]] = {
     "source_lag_offsets": lambda context, source, index: source.lag_offsets,
-    "source_lag_seconds": lambda context, source, index: lag.source_lag_seconds(
-        context.view, index, context.now
-    ),
     "source_catch_up_seconds": lambda context, source, index: lag.catch_up_seconds(
         lag.lag_points(lag.trend_window(context.batches, context.limits) or context.batches, index)
     ),
+    "source_retention_seconds": lambda context, source, index: retention(context.view.labels),
 }
 #: The same, of sources whose offsets count rows.
 _ROW_SOURCE: Mapping[str, Callable[[QueryContext, SourceSample, int], float | None]] = {
     "source_lag_rows": lambda context, source, index: source.lag_offsets,
     "source_max_partition_lag_rows": lambda context, source, index: max(
         lag.partition_lags(source).values(), default=None
+    ),
+    "source_median_partition_lag_rows": lambda context, source, index: median_low(
+        lag.partition_lags(source).values() or (math.nan,)
     ),
     "source_arrival_rows_per_second": lambda context, source, index: lag.arrival_rate(context.batches, index),
 }
@@ -270,12 +323,17 @@ def _sources(context: QueryContext, last: ProgressSample, wanted: Wanted) -> Ite
         [figure for figure in figures.items() if wanted is None or PREFIX + figure[0] in wanted]
         for figures in (_SOURCE, _ROW_SOURCE)
     )
-    counting = context.row_sources if of_rows else frozenset()
+    rewinds = wanted is None or not wanted.isdisjoint(REWINDS)
+    steps = recent_steps(context.view.progress, context.batches) if rewinds else []
+    counting = context.row_sources if of_rows or rewinds else frozenset()
     names = distinct_labels(source.name for source in last.sources)
+    yield "rewound_batches", NONE, rewound_batches(steps) or None
     for index, (name, source) in enumerate(zip(names, last.sources, strict=True)):
         own = {"source": name}
         chosen = [*of_all, *of_rows] if source.name in counting else of_all
         yield from ((figure, own, value_of(context, source, index)) for figure, value_of in chosen)
+        if source.name in counting:
+            yield "source_rewound_rows", own, rewound_offsets(steps, index) or None
         if wanted is None or not wanted <= BY_NAME.keys():
             yield from _reported(source, own)
 
@@ -304,7 +362,13 @@ def _operators(last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
         yield "state_shuffle_partitions", own, operator.shuffle_partitions
         yield "state_snapshot_lag_versions", own, _snapshot_lag(operator, last.batch_id)
         if wanted is None or not wanted <= BY_NAME.keys():
-            yield from _custom(operator, own)
+            yield from _custom(operator, own, wanted)
+
+
+def _state_limits(view: QueryView, last: ProgressSample) -> Iterator[Fact]:
+    for limit in state_limits(view.labels) if last.operators else ():
+        size = sum(operator_size(operator, limit.unit) for operator in last.operators)
+        yield "state_limit_ratio", {"unit": limit.unit}, size / limit.value
 
 
 def _snapshot_lag(operator: OperatorSample, batch_id: int) -> float | None:
@@ -313,8 +377,10 @@ def _snapshot_lag(operator: OperatorSample, batch_id: int) -> float | None:
     return batch_id + 1 - max(0.0, min(uploaded)) if uploaded else None
 
 
-def _custom(operator: OperatorSample, own: Mapping[str, str]) -> Iterator[Fact]:
-    named = ((custom_metric(name), value) for name, value in operator.metrics.items())
+def _custom(operator: OperatorSample, own: Mapping[str, str], wanted: Wanted) -> Iterator[Fact]:
+    known = None if wanted is None else _wanted_figures(wanted)
+    names = operator.metrics if known is None else [name for name in known if name in operator.metrics]
+    named = ((custom_metric(name), operator.metrics[name]) for name in names)
     return (
         (metric, own, value * metric.factor)
         for metric, value in islice(named, MAX_CUSTOM_METRICS)
@@ -322,58 +388,10 @@ def _custom(operator: OperatorSample, own: Mapping[str, str]) -> Iterator[Fact]:
     )
 
 
-#: Metric -> field of `HostLoad`.
-HOST_FIGURES = {
-    "driver_host_load1": "load",
-    "driver_host_cpus": "cpus",
-    "driver_cpu_limit": "cpu_limit",
-    "driver_cpu_throttled_ratio": "throttled_ratio",
-    "driver_cpu_throttled_seconds_total": "throttled_seconds",
-    "driver_host_memory_bytes": "memory_total",
-    "driver_host_memory_available_bytes": "memory_available",
-    "driver_memory_pressure_ratio": "memory_pressure",
-}
-
-
-def agent_samples(
-    agents: Iterable[Agent], heartbeat_of: Callable[[str], Mapping[str, Any]]
-) -> Iterator[MetricSample]:
-    """Samples of every agent that has not ended.
-
-    `heartbeat_of`: the data of an agent's last heartbeat, by id.
-    """
-    for agent in agents:
-        if agent.ended_at is not None:
-            continue
-        labels = {**_user_labels(agent.labels), "app": agent.app, "agent": agent.agent}
-        for name, own, value in _agent_facts(agent, heartbeat_of(agent.agent)):
-            if _is_finite(value):
-                yield MetricSample(BY_NAME[PREFIX + name], {**labels, **own}, value)
-
-
-def _agent_facts(
-    agent: Agent, heartbeat: Mapping[str, Any]
-) -> Iterator[tuple[str, Mapping[str, str], float | None]]:
-    yield "agent_heartbeat_timestamp_seconds", NONE, agent.last_seen_at
-    yield "agent_start_timestamp_seconds", NONE, agent.first_seen_at
-    for reason, count in agent.dropped.items():
-        yield "agent_events_dropped_total", {"reason": reason}, count
-    yield "executors", NONE, _number_at(heartbeat, "executors")
-    yield "driver_heap_bytes", NONE, _number_at(heartbeat, "driver", "heapUsed")
-    yield "driver_heap_max_bytes", NONE, _number_at(heartbeat, "driver", "heapMax")
-    yield "listener_callback_seconds", NONE, _number_at(heartbeat, "callback", "seconds_max")
-    yield from _host_facts(host_load(heartbeat))
-
-
-def _host_facts(host: HostLoad | None) -> Iterator[tuple[str, Mapping[str, str], float | None]]:
-    if host is not None:
-        if not host.of_client:  # the driver runs elsewhere
-            yield "driver_host_overloaded", NONE, overload(host) is not None
-        yield from ((metric, NONE, getattr(host, figure)) for metric, figure in HOST_FIGURES.items())
-
-
-def _number_at(data: Any, *path: str) -> float | None:
-    """The number at a path in a JSON value, or None."""
-    for name in path:
-        data = data.get(name) if isinstance(data, Mapping) else None
-    return data if isinstance(data, int | float) and not isinstance(data, bool) else None
+@lru_cache(maxsize=8)
+def _wanted_figures(wanted: frozenset[str]) -> tuple[str, ...] | None:
+    """Spark's names of the wanted custom metrics; None if one of them is in no list."""
+    listed = {metric.name: name for name, metric in STATE_METRICS.items()}
+    if any(name.startswith(UNLISTED) and name not in listed for name in wanted):
+        return None
+    return tuple(name for metric, name in listed.items() if metric in wanted)

@@ -1,8 +1,8 @@
-"""The series of one metric as one array: a row per series, a column per slot of the grid, NaN for no sample.
+"""The series of one metric as one array: a row per sampled slot, a column per series, NaN for no sample.
 
-Columns form a ring: slot k is in column k modulo their number. `_ticks` holds the slot of each column, which
-distinguishes slots that were not sampled from slots in which a series was absent. Not thread-safe: `grid`
-locks.
+Slots are appended, so that a range of time is a slice of the array; slots that were not sampled have no row, which
+distinguishes them from slots in which a series was absent. A series is found by the number of its label set. Not
+thread-safe: `grid` locks. Arrays that were read stay as they are.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alerts.matching.labels import Labels, Matcher, matches
+from alerts.promql.dense import DenseSeries
+from alerts.promql.label_sets import LabelColumn, LabelSets
+from alerts.promql.limits import paced
 from alerts.promql.series import METRIC_NAME, STALE, Floats, Series
 
 Integers = NDArray[np.int64]
@@ -23,34 +26,37 @@ Content = tuple[Sequence[Labels], Integers, Floats]
 #: Selections that are cached; rules and pages repeat the same few.
 MAX_CACHED_SELECTIONS = 64
 NEVER = -1
+_NO_COLUMN = -1
 
 
 @dataclass
 class _CachedSelection:
-    """Which rows match a selection, as of `version`."""
+    """Which columns match a selection, as of `version`."""
 
     passes: Flags
     version: int
 
 
 class Block:
-    """Series of the metric `name` over the newest `slots` slots."""
+    """Series of the metric `name` over the newest `slots` slots; `sets` numbers their labels."""
 
-    def __init__(self, name: str, slots: int):
+    def __init__(self, name: str, slots: int, sets: LabelSets):
         self.name, self.slots = name, slots
         self.newest = NEVER
-        self._values = np.full((0, slots), np.nan)
-        self._ticks = np.full(slots, NEVER, np.int64)
-        self._last = np.zeros(0, np.int64)  # the newest slot in which a row has a value
-        self._created = np.zeros(0, np.int64)  # the version in which a row got its series
-        self._labels: list[Labels] = []
-        self._rows: dict[frozenset[tuple[str, str]], int] = {}
+        self._count = 0  # sampled slots, the rows in use
+        self._ticks = np.full(slots + max(4, slots // 8), NEVER, np.int64)
+        self._values = np.empty((len(self._ticks), 0))  # takes memory for the rows in use alone
+        self._last = np.zeros(0, np.int64)  # the newest slot in which a column has a value
+        self._created = np.zeros(0, np.int64)  # the version in which a column got its series
+        self._bare = np.zeros(0, np.int64)  # the number of each column's labels, without the name
+        self._columns = np.full(0, _NO_COLUMN, np.int32)  # column by number
         self._free: list[int] = []
-        self._version = 0
+        self._used = self._version = 0
         self._selections: dict[tuple[Matcher, ...], _CachedSelection] = {}
+        self._sets, self._name = sets, sets.number({METRIC_NAME: name})
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._used
 
     @property
     def bytes(self) -> int:
@@ -59,91 +65,137 @@ class Block:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def put(self, slot: int, samples: Sequence[tuple[Labels, float]], spare: int) -> tuple[int, int]:
-        """Store all values of one slot. Returns the counts of refused samples (at most `spare` series may be
-        new) and of duplicates."""
+    def put(self, slot: int, bare: Integers, values: Floats, spare: int) -> tuple[int, int]:
+        """Store all values of one slot, by the numbers of their labels without the name; the first one counts.
+
+        Returns the counts of refused samples (at most `spare` series may be new) and of duplicates.
+        """
         if slot <= self.newest - self.slots:
             return 0, 0
         self.newest = max(self.newest, slot)
-        spare += self._release()
-        found: dict[int, float] = {}
-        refused = 0
-        for labels, value in samples:
-            row = self._row(labels, spare)
-            if row is None:
-                refused += 1
-                continue
-            spare -= row not in found and self._last[row] == NEVER
-            self._last[row] = max(self._last[row], slot)
-            found.setdefault(row, value)
-        column = slot % self.slots
-        self._ticks[column] = slot
-        self._values[:, column] = np.nan
-        self._values[list(found), column] = list(found.values())
-        return refused, len(samples) - refused - len(found)
+        columns = self._columns_of(bare, spare + self._release())
+        taken = columns != _NO_COLUMN
+        columns, values = columns[taken], values[taken]
+        self._last[columns] = np.maximum(self._last[columns], slot)
+        place = self._row(slot)
+        row = self._values[place]
+        row[:] = np.nan
+        row[columns[::-1]] = values[::-1]
+        return len(bare) - len(columns), len(columns) - int(np.count_nonzero(~np.isnan(row)))
 
     def _release(self) -> int:
-        """Free the rows without any value left; returns their number."""
+        """Free the columns without any value left; returns their number."""
         gone = np.flatnonzero((self._last != NEVER) & (self._last <= self.newest - self.slots))
-        for row in gone.tolist():
-            del self._rows[self._key(self._labels[row])]
-            self._free.append(row)
+        self._columns[self._bare[gone]] = _NO_COLUMN
+        self._free += gone.tolist()
         self._last[gone] = NEVER
+        self._used -= len(gone)
         return len(gone)
 
-    def _row(self, labels: Labels, spare: int) -> int | None:
-        key = frozenset(labels.items())
-        row = self._rows.get(key)
-        return row if row is not None or spare <= 0 else self._new_row(key, labels)
+    def _columns_of(self, bare: Integers, spare: int) -> Integers:
+        """The column of each number; as many as `spare` are new, others have none."""
+        if len(self._columns) <= bare.max(initial=0):
+            more = np.full(len(self._sets) + len(self._sets) // 4 + 64, _NO_COLUMN, np.int32)
+            more[: len(self._columns)] = self._columns
+            self._columns = more
+        found = self._columns[bare]
+        if (found == _NO_COLUMN).any():
+            new = bare[found == _NO_COLUMN]
+            first = np.sort(np.unique(new, return_index=True)[1])[: max(0, spare)]
+            self._add(new[first])
+            found = self._columns[bare]
+        return found.astype(np.int64)
 
-    def _new_row(self, key: frozenset[tuple[str, str]], labels: Labels) -> int:
-        if not self._free:
-            self._grow()
-        row = self._free.pop()
+    def _add(self, bare: Integers) -> Integers:
+        """Give each of these numbers a column."""
+        if len(bare) > len(self._free):
+            self._grow(len(bare) - len(self._free))
+        columns = np.array([self._free.pop() for _ in range(len(bare))], np.int64)
         self._version += 1
-        self._rows[key], self._created[row] = row, self._version
-        self._labels[row] = {METRIC_NAME: self.name, **labels}
-        return row
+        self._columns[bare], self._bare[columns], self._created[columns] = columns, bare, self._version
+        self._last[columns] = self.newest - self.slots + 1  # in use, although without a value
+        self._used += len(bare)
+        return columns
 
-    @staticmethod
-    def _key(labels: Labels) -> frozenset[tuple[str, str]]:
-        return frozenset(item for item in labels.items() if item[0] != METRIC_NAME)
-
-    def _grow(self) -> None:
+    def _grow(self, wanted: int) -> None:
         before = len(self._last)
-        more = max(8, before)
-        self._values = np.concatenate([self._values, np.full((more, self.slots), np.nan)])
-        self._last = np.concatenate([self._last, np.full(more, NEVER)])
-        self._created = np.concatenate([self._created, np.zeros(more, np.int64)])
-        self._labels += [{}] * more
+        more = max(8, wanted, before // 8)
+        narrow, self._values = self._values, np.empty((len(self._ticks), before + more))
+        self._values[: self._count, :before] = narrow[: self._count]
+        self._values[: self._count, before:] = np.nan
+        self._last = np.append(self._last, np.full(more, NEVER))
+        self._created = np.append(self._created, np.zeros(more, np.int64))
+        self._bare = np.append(self._bare, np.zeros(more, np.int64))
         self._free += range(before + more - 1, before - 1, -1)
+
+    def _row(self, slot: int) -> int:
+        """The row of a slot. Rows that readers may hold are not written to: only the row behind the last is."""
+        place = int(np.searchsorted(self._ticks[: self._count], slot))
+        if place == self._count < len(self._ticks):
+            self._count += 1
+        else:
+            place = self._rewritten(slot)
+        self._ticks[place] = slot
+        return place
+
+    def _rewritten(self, slot: int) -> int:
+        """Copy the rows that are not too old, with a row for `slot` in its place; returns that row."""
+        held, ticks = self._held(), self._ticks
+        others = np.flatnonzero(ticks[held] != slot) + held.start
+        place = int(np.searchsorted(ticks[others], slot))
+        rows = np.arange(len(others)) + (np.arange(len(others)) >= place)
+        self._ticks, before = np.full(len(ticks), NEVER, np.int64), self._values
+        self._values = np.empty(before.shape)
+        for row, other in zip(rows.tolist(), others.tolist(), strict=True):
+            self._ticks[row], self._values[row] = ticks[other], before[other]
+        self._count = len(others) + 1
+        return place
 
     # -- reading ---------------------------------------------------------------------------------
 
+    def _held(self) -> slice:
+        """The rows that are not too old."""
+        begin = int(np.searchsorted(self._ticks[: self._count], self.newest - self.slots, side="right"))
+        return slice(begin, self._count)
+
     def sampled(self) -> Integers:
         """The sampled slots, oldest first."""
-        return np.sort(self._ticks[self._ticks > max(NEVER, self.newest - self.slots)])
+        return self._ticks[self._held()].copy()
 
     def misses(self, slot: int) -> bool:
         """Whether this slot is not sampled and recent enough to be filled."""
-        return bool(slot > self.newest - self.slots and self._ticks[slot % self.slots] != slot)
+        return bool(slot > self.newest - self.slots and slot not in self._ticks[: self._count])
 
     def select(self, matchers: tuple[Matcher, ...], first: int, last: int, step: float) -> Iterator[Series]:
         """Series with their samples in slots `first` to `last`; a staleness marker follows the last value."""
-        slots = self.sampled()
-        begin, end = np.searchsorted(slots, [first, last + 1])
-        if begin >= end:
+        found = self.dense(matchers, first, last, step)
+        if not len(found.times):
             return iter(())
+        values = np.ascontiguousarray(found.values.T)
+        return series_of_rows(list(found.labels), values, found.times, found.before)
+
+    def dense(self, matchers: tuple[Matcher, ...], first: int, last: int, step: float) -> DenseSeries:
+        """The samples in slots `first` to `last`, and in the slot before."""
+        held = self._held()
+        ticks = self._ticks[held]
+        begin, end = np.searchsorted(ticks, [first, last + 1])
         # The slot before shows whether a series ended in the first one.
-        seen = slots[max(0, begin - 1) : end]
-        rows = self._matching(matchers)
-        rows = rows[self._last[rows] >= seen[0]]
-        labels = [self._labels[row] for row in rows.tolist()]
-        values = self._values[np.ix_(rows, seen % self.slots)]
-        return series_of_rows(labels, values, (seen * step).astype(np.float64), 1 if begin else 0)
+        before = 1 if 0 < begin < end else 0
+        rows = slice(held.start + begin - before, held.start + max(begin, end))
+        times = (self._ticks[rows] * step).astype(np.float64)
+        columns = self._matching(matchers)
+        if len(times):
+            columns = columns[self._last[columns] >= self._ticks[rows][0]]
+        labels = LabelColumn(self._sets, self._bare[columns] | self._name, unique=True)
+        everything = len(columns) and len(columns) == columns[-1] + 1  # a slice is no copy
+        values = self._values[rows, : len(columns)] if everything else self._values[rows, columns]
+        return DenseSeries(labels, times, values, before)
 
     def _matching(self, matchers: tuple[Matcher, ...]) -> Integers:
-        """Rows in use that match; each row is matched once for each selection, when it is new."""
+        """Columns in use that match; each is matched once for each selection, when it is new."""
+        used = self._last != NEVER
+        if not matchers:
+            return np.flatnonzero(used)
         known = self._selections.get(matchers)
         if known is None:
             if len(self._selections) >= MAX_CACHED_SELECTIONS:
@@ -152,39 +204,39 @@ class Block:
         if known.version < self._version:
             passes = np.zeros(len(self._last), bool)
             passes[: len(known.passes)] = known.passes
-            for row in np.flatnonzero(self._created > known.version).tolist():
-                passes[row] = matches(matchers, self._labels[row])
+            for column in paced(np.flatnonzero(self._created > known.version).tolist()):
+                passes[column] = matches(matchers, self._sets.labels(int(self._bare[column] | self._name)))
             known.passes, known.version = passes, self._version
-        used = self._last[: len(known.passes)] != NEVER
-        return np.flatnonzero(known.passes & used)
+        return np.flatnonzero(known.passes & used[: len(known.passes)])
 
     # -- as a whole ------------------------------------------------------------------------------
 
-    def resized(self, slots: int) -> Block:
-        """A copy of the block with another number of slots."""
-        block = Block(self.name, slots)
+    def resized(self, slots: int, sets: LabelSets | None = None) -> Block:
+        """A copy of the block with another number of slots, its labels numbered in `sets`."""
+        block = Block(self.name, slots, sets or self._sets)
         block.fill(*self.content())
         return block
 
     def content(self) -> Content:
         """A copy of all labels, slots and values."""
-        ticks = self.sampled()
-        rows = np.array(sorted(self._rows.values()), np.int64)
-        labels = [dict(self._key(self._labels[row])) for row in rows.tolist()]
-        return labels, ticks, self._values[np.ix_(rows, ticks % self.slots)]
+        columns = np.flatnonzero(self._last != NEVER)
+        labels = [self._sets.labels(number) for number in self._bare[columns].tolist()]
+        return labels, self.sampled(), np.ascontiguousarray(self._values[self._held(), columns].T)
 
     def fill(self, labels: Sequence[Labels], ticks: Integers, values: Floats) -> None:
         """Load a content into an empty block; slots that are too old for the block are dropped."""
-        young = ticks > ticks.max(initial=NEVER) - self.slots
+        self.newest = int(ticks.max(initial=NEVER))
+        young = ticks > self.newest - self.slots
         ticks, values = ticks[young], values[:, young]
         present = ~np.isnan(values)
         kept = np.flatnonzero(present.any(axis=1))
-        named = ((frozenset(labels[place].items()), labels[place]) for place in kept.tolist())
-        rows = np.array([self._new_row(*item) for item in named], np.int64)
-        self.newest = int(ticks.max(initial=NEVER))
-        self._ticks[ticks % self.slots] = ticks
-        self._values[np.ix_(rows, ticks % self.slots)] = values[kept]
-        self._last[rows] = np.where(present[kept], ticks, NEVER).max(axis=1, initial=NEVER)
+        bare = np.array([self._sets.number(labels[place]) for place in kept.tolist()], np.int64)
+        columns = self._columns_of(bare, len(bare))
+        self._count = len(ticks)
+        self._ticks[: self._count] = ticks
+        self._values[: self._count] = np.nan
+        self._values[: self._count, columns] = values[kept].T
+        self._last[columns] = np.where(present[kept], ticks, NEVER).max(axis=1, initial=NEVER)
 
 
 def series_of_rows(labels: Sequence[Labels], values: Floats, times: Floats, skip: int) -> Iterator[Series]:
@@ -195,7 +247,7 @@ def series_of_rows(labels: Sequence[Labels], values: Floats, times: Floats, skip
     values = np.where(ended, STALE, values)[:, skip:]
     sampled, times = (present | ended)[:, skip:], times[skip:]
     counts = sampled.sum(axis=1).tolist()
-    for row, label_set in enumerate(labels):
+    for row, label_set in paced(enumerate(labels)):
         if counts[row] == len(times):
             yield Series(label_set, times, values[row])
         elif counts[row]:

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+import numpy as np
 
 from alerts.matching.labels import Labels, Matcher
-from alerts.promql.series import METRIC_NAME, Series
+from alerts.promql.dense import DenseSeries
+from alerts.promql.label_sets import Integers, LabelSets, bare_numbers, by_metric
+from alerts.promql.series import METRIC_NAME, Floats, Series
 from controlplane.metrics.series.blocks import Block, Content
 
 STEP_SECONDS = 15.0
-MAX_SERIES = 50_000
+MAX_SERIES = 500_000
+#: Label sets may be so many times the series, and MIN_SETS more, before those of ended series are forgotten.
+MAX_SETS_PER_SERIES, MIN_SETS = 3, 100_000
 #: Slots that may be missing between two sampled ones before the earlier ones count as a separate history.
 MAX_MISSING_SLOTS = 4
 #: The name of a metric, its labels without `__name__`, its value.
 NamedSample = tuple[str, Labels, float]
+_NOTHING = np.zeros(0, np.int64)
 
 
 class Grid:
@@ -33,7 +40,11 @@ class Grid:
         #: Totals of series refused by the limit, and of duplicate label sets.
         self.refused = self.duplicates = 0
         self._lock = threading.Lock()
-        self._blocks = {name: Block(name, self._slots(seconds)) for name, seconds in kept.items()}
+        #: The numbers of all labels; replaced by smaller ones when most of them are of series that have ended.
+        self.label_sets = LabelSets()
+        self._blocks = {
+            name: Block(name, self._slots(seconds), self.label_sets) for name, seconds in kept.items()
+        }
 
     def _slots(self, seconds: float) -> int:
         return math.ceil((seconds + self.step) / self.step)
@@ -46,22 +57,39 @@ class Grid:
 
         `at`: Unix seconds, a multiple of the step, ValueError otherwise. A slot that is too old is ignored.
         """
+        number = self.label_sets.numbered
+        kept = [item for item in samples if item[0] in self._blocks]
+        numbers = np.array([number(name, _without_empty(labels)) for name, labels, _ in kept], np.int64)
+        self.put_numbers(at, numbers, np.array([value for _, _, value in kept], float), names)
+
+    def put_numbers(
+        self, at: float, numbers: Integers, values: Floats, names: Iterable[str] | None = None
+    ) -> None:
+        """The same, of series by their numbers in `label_sets`. Values that are not finite are left out."""
         slot = round(at / self.step)
         if abs(slot * self.step - at) > 0.001:
             raise ValueError(f"{at} is not a multiple of the step of {self.step} s")
-        by_name: dict[str, list[tuple[Labels, float]]] = {}
-        for name, labels, value in samples:
-            if name in self._blocks and math.isfinite(value):
-                by_name.setdefault(name, []).append((_without_empty(labels), value))
+        of_metric = by_metric(numbers, np.isfinite(values))
         with self._lock:
             held = sum(map(len, self._blocks.values()))
             for name in self._blocks if names is None else self._blocks.keys() & set(names):
                 block = self._blocks[name]
+                rows = of_metric.get(self.label_sets.name_number(name), _NOTHING)
                 before = len(block)
-                refused, repeated = block.put(slot, by_name.get(name, ()), self.max_series - held)
+                bare = bare_numbers(numbers[rows])
+                refused, repeated = block.put(slot, bare, values[rows], self.max_series - held)
                 held += len(block) - before
                 self.refused += refused
                 self.duplicates += repeated
+            if len(self.label_sets) > MAX_SETS_PER_SERIES * held + MIN_SETS:
+                self._renumber()
+
+    def _renumber(self) -> None:
+        """Number the labels that are held anew, so that those of ended series are forgotten."""
+        self.label_sets = LabelSets()
+        self._blocks = {
+            name: block.resized(block.slots, self.label_sets) for name, block in self._blocks.items()
+        }
 
     def keep(self, kept: Mapping[str, float]) -> None:
         """Keep these metrics from now on; samples of metrics that stay are preserved."""
@@ -71,15 +99,14 @@ class Grid:
     def _kept(self, name: str, slots: int) -> Block:
         known = self._blocks.get(name)
         if known is None:
-            return Block(name, slots)
+            return Block(name, slots, self.label_sets)
         return known if known.slots == slots else known.resized(slots)
 
     # -- reading ---------------------------------------------------------------------------------
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> list[Series]:
         """Series with samples of start < t <= end, each ended by a staleness marker in its first absent slot."""
-        first = math.floor(start / self.step + 1e-9) + 1
-        last = math.floor(end / self.step + 1e-9)
+        first, last = self._slots_between(start, end)
         others = tuple(matcher for matcher in matchers if matcher.name != METRIC_NAME)
         with self._lock:
             return [
@@ -87,6 +114,19 @@ class Grid:
                 for block in self._blocks_for(matchers)
                 for series in block.select(others, first, last, self.step)
             ]
+
+    def dense(self, matchers: Sequence[Matcher], start: float, end: float) -> DenseSeries | None:
+        """The same as arrays; None for a selector that does not name its metric."""
+        names = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
+        block = self._blocks.get(names[0].value) if len(names) == 1 and names[0].operator == "=" else None
+        if block is None:
+            return None
+        others = tuple(matcher for matcher in matchers if matcher.name != METRIC_NAME)
+        with self._lock:
+            return block.dense(others, *self._slots_between(start, end), self.step)
+
+    def _slots_between(self, start: float, end: float) -> tuple[int, int]:
+        return math.floor(start / self.step + 1e-9) + 1, math.floor(end / self.step + 1e-9)
 
     def _blocks_for(self, matchers: Sequence[Matcher]) -> list[Block]:
         by_name = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
@@ -117,17 +157,18 @@ class Grid:
             slot = max((block.newest for block in self._blocks.values()), default=-1)
         return slot * self.step if slot >= 0 else None
 
-    def open_slots(self, now: float) -> range:
-        """The slots up to `now` that are kept for some metric, newest first."""
+    def open_slots(self, now: float, names: Set[str]) -> range:
+        """The slots up to `now` that are kept for some of these metrics, newest first."""
         last = math.floor(now / self.step)
         with self._lock:
-            slots = max((block.slots for block in self._blocks.values()), default=0)
+            slots = max((block.slots for name, block in self._blocks.items() if name in names), default=0)
         return range(last, max(0, last - slots), -1)
 
-    def missing(self, slot: int) -> frozenset[str]:
-        """Metrics without a sample in this slot although it is not too old for them."""
+    def missing(self, slot: int, names: Set[str]) -> frozenset[str]:
+        """Those of the metrics without a sample in this slot although it is not too old for them."""
         with self._lock:
-            return frozenset(name for name, block in self._blocks.items() if block.misses(slot))
+            held = ((name, self._blocks.get(name)) for name in names)
+            return frozenset(name for name, block in held if block is not None and block.misses(slot))
 
     @property
     def series_count(self) -> int:
@@ -154,7 +195,7 @@ class Grid:
             for block in blocks:
                 known = self._blocks.get(block.name)
                 if known is not None:
-                    self._blocks[block.name] = block.resized(known.slots)
+                    self._blocks[block.name] = block.resized(known.slots, self.label_sets)
 
 
 def _without_empty(labels: Labels) -> Labels:

@@ -14,6 +14,7 @@ from itertools import zip_longest
 
 from controlplane.events.lifecycle import batch_counts
 from controlplane.events.run_resolution import INFERRED, failure_kind
+from controlplane.events.succession import over_at, replaces
 from controlplane.health import terminal_status
 from controlplane.health.context import context_at
 from controlplane.health.thresholds import DEFAULTS
@@ -138,18 +139,24 @@ def _run_at(row: RunRow, t: float) -> Run:
 
 
 def holders_of_name(histories: Sequence[QueryHistory], t: float) -> set[str]:
-    """Of queries with one name, those that held it at `t`: the newest, and those running beside it."""
-    known = [history for history in histories if history.at(t) is not None]
-    newest = max(known, key=lambda history: (history.named_at(t), history.view.query_id), default=None)
-    return {h.view.query_id for h in known if h is newest or _beside(h, newest, t)}
+    """Of queries with one name, those that held it at `t`: none that began later had replaced them."""
+    known = [(h, view) for h in histories if (view := h.at(t)) is not None]
+    known.sort(key=lambda pair: (pair[0].named_at(t), pair[1].query_id))
+    return {
+        view.query_id
+        for place, (history, view) in enumerate(known, start=1)
+        if not any(_replaces(later, view, history.run(t), t) for _, later in known[place:])
+    }
 
 
-def _beside(history: QueryHistory, newest: QueryHistory | None, t: float) -> bool:
-    """Whether one driver ran both at `t`."""
-    mine, other = history.run(t), newest.run(t) if newest else None
-    if mine is None or other is None or mine.run.agent != other.run.agent:
-        return False
-    return not _has_ended(mine, t)
+def _replaces(later: QueryView, view: QueryView, row: RunRow | None, t: float) -> bool:
+    """As in the window. When a driver was in contact is not stored: the last event of its run (`row`) stands for it."""
+    over = None
+    if view.run is not None and row is not None and view.agent is not None:
+        apart = later.run is None or later.run.agent != view.run.agent
+        seen_at = min(row.last_event_at, t) if apart else t
+        over = over_at(view.run, replace(view.agent, last_seen_at=seen_at, contact_at=0.0), t)
+    return replaces(later.first_seen_at, later.run, later.agent, view.run, over)
 
 
 # -- counters --------------------------------------------------------------------------------------

@@ -38,6 +38,8 @@ from listeners.protocol.catalogue import AGENT, BASELINE, PREFIX
 NOT_REPLAYABLE = frozenset(
     [
         PREFIX + "batch_age_seconds",
+        PREFIX + "query_starting_seconds",
+        PREFIX + "query_driver_silent",
         PREFIX + "last_task_finished_timestamp_seconds",
         *(m.name for m in (*AGENT, *BASELINE)),
     ]
@@ -94,9 +96,10 @@ class SeriesReplay:
             raise OperationError("a query over stored history must name the metric, as in NAME{…}")
         views = [view for view in self._window.views() if replayable(name) and may_match(matchers, view)]
         # One slot before the first shows whether a series ended in the first.
-        first = max(_slot(start, self._step), self._beginning(views))
-        slots = range(first, _slot(min(end, self._clock()), self._step) + 1)
-        if not views or not slots:
+        began = _first_event(views)
+        first, last = max(start, began), min(end, self._clock())
+        slots = range(_slot(first, self._step), _slot(last, self._step) + 1)
+        if not views or not slots or slots[-1] * self._step < began:
             return []
         if len(slots) * len(views) > MAX_POINTS * _share(name):
             raise LimitExceeded(
@@ -110,11 +113,6 @@ class SeriesReplay:
         found = series_of_rows(labels, track.values, times, 1 if times[0] <= start else 0)
         return [series for series in found if matches(matchers, series.labels)]
 
-    def _beginning(self, views: Sequence[QueryView]) -> int:
-        """The slot before the first event of these queries."""
-        began = (min(view.first_seen_at, view.start_failed_at or math.inf) for view in views)
-        return _slot(min(began, default=0.0), self._step)
-
     def fill(self, grid: Grid, now: float, seconds: float) -> tuple[int, int]:
         """Fill the unsampled slots of the grid, newest first, for about `seconds` at most.
 
@@ -122,15 +120,20 @@ class SeriesReplay:
         """
         deadline = time.monotonic() + seconds
         names = frozenset(filter(replayable, grid.names))
-        missing = [slot for slot in grid.open_slots(now) if grid.missing(slot) & names]
-        query_ids = [view.query_id for view in self._window.views()]
+        views = self._window.views()
+        query_ids, begin = (
+            [v.query_id for v in views],
+            min((v.first_seen_at for v in views), default=math.inf),
+        )
+        slots_since = (slot for slot in grid.open_slots(now, names) if slot * self._step >= begin)
+        missing = [slot for slot in slots_since if grid.missing(slot, names)]
         filled = 0
         while filled < len(missing) and time.monotonic() < deadline:
             chunk = missing[filled : filled + FILL_CHUNK_SLOTS]
             slots = range(chunk[-1], chunk[0] + 1)
             tracks = self._tracks(names, query_ids, slots, sys.maxsize, FILL_REPORTS_BEFORE, None)
             for slot in chunk:
-                grid.put(slot * self._step, tracks.samples(slot - slots[0]), grid.missing(slot) & names)
+                grid.put(slot * self._step, tracks.samples(slot - slots[0]), grid.missing(slot, names))
             filled += len(chunk)
         return filled, len(missing)
 
@@ -176,6 +179,11 @@ class SeriesReplay:
             verdict = past.history.verdict(view, t)
             for sample in query_samples(view, verdict, t, counters.totals, needed):
                 tracks.add(view.query_id, place, (sample.metric.name, sample.labels, float(sample.value)))
+
+
+def _first_event(views: Sequence[QueryView]) -> float:
+    """The time of the first event of these queries."""
+    return min((min(view.first_seen_at, view.start_failed_at or math.inf) for view in views), default=0.0)
 
 
 def _slot(at: float, step: float) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from alerts.promql.label_sets import LabelSets
 from controlplane.metrics.series.blocks import Block
 from controlplane.metrics.series.grid import Grid
 
@@ -47,7 +48,7 @@ def load(grid: Grid, path: Path, now: float) -> float | None:
     if not path.exists():
         return None
     try:
-        blocks = list(_blocks(path, grid.step, int(now // grid.step)))
+        blocks = list(_blocks(path, grid.step, int(now // grid.step), grid.label_sets))
     except Exception as error:
         # The file may be truncated or modified in any way; every error means that it is unusable.
         log.warning("cannot use the saved series; rebuilding them from events: %s (%r)", path, error)
@@ -57,7 +58,7 @@ def load(grid: Grid, path: Path, now: float) -> float | None:
     return None if newest is None else newest * grid.step
 
 
-def _blocks(path: Path, step: float, last: int) -> Iterator[Block]:
+def _blocks(path: Path, step: float, last: int, sets: LabelSets) -> Iterator[Block]:
     with np.load(path, allow_pickle=False) as arrays:
         head = json.loads(bytes(arrays["head"]))
         if (head["format"], head["step"]) != (FORMAT, step):
@@ -67,6 +68,6 @@ def _blocks(path: Path, step: float, last: int) -> Iterator[Block]:
             if values.shape != (len(entry["labels"]), len(ticks)) or values.dtype != np.float64:
                 raise ValueError(f"{entry['name']} has the shape {values.shape}")
             past = ticks <= last  # drops samples from the future after the clock was set back
-            block = Block(str(entry["name"]), int(entry["slots"]))
+            block = Block(str(entry["name"]), int(entry["slots"]), sets)
             block.fill(entry["labels"], ticks[past], values[:, past])
             yield block

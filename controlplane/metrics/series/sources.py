@@ -8,8 +8,11 @@ from functools import cache
 import numpy as np
 
 from alerts.matching.labels import Matcher, matches
+from alerts.promql.dense import DenseSeries, DenseSource
 from alerts.promql.evaluator import LOOKBACK_SECONDS
-from alerts.promql.series import METRIC_NAME, STALE, Series, SeriesSource, is_stale
+from alerts.promql.label_sets import Groups, Integers, LabelColumn, LabelSets, has_name
+from alerts.promql.limits import paced
+from alerts.promql.series import METRIC_NAME, STALE, Floats, Series, SeriesSource, is_stale
 from controlplane.metrics.series.grid import Grid, NamedSample
 
 Wanted = frozenset[str] | None
@@ -20,13 +23,43 @@ class LiveSource:
 
     `at` is rounded to whole milliseconds, as the evaluator rounds its times: otherwise half of all selections
     "until now" end just before the values. `sample` returns all values at `at` of the wanted metrics (None: of
-    all). It is called once for each name, and only by selections that include `at`.
+    all). It is called once for each name, and only by selections that include `at`. `numbers` returns the values of a
+    metric, among others, by the numbers of their labels in the label sets of the source.
     """
 
-    def __init__(self, source: SeriesSource, at: float, sample: Callable[[Wanted], Iterable[NamedSample]]):
+    def __init__(
+        self,
+        source: SeriesSource,
+        at: float,
+        sample: Callable[[Wanted], Iterable[NamedSample]],
+        numbers: Callable[[str], tuple[Integers, Floats]] | None = None,
+    ):
         at = round(at * 1000) / 1000
-        self._source, self._at = source, at
-        self._current = cache(lambda wanted: [_series(item, at) for item in sample(wanted)])
+        self._source, self._at, self._numbers = source, at, numbers
+        self._current = cache(lambda wanted: [_series(item, at) for item in paced(sample(wanted))])
+
+    @property
+    def label_sets(self) -> LabelSets:
+        """The numbers of the source's labels."""
+        return self._source.label_sets if isinstance(self._source, DenseSource) else LabelSets()
+
+    def dense(self, matchers: Sequence[Matcher], start: float, end: float) -> DenseSeries | None:
+        if not isinstance(self._source, DenseSource):
+            return None
+        held, name = self._source.dense(matchers, start, end), exact_name(matchers)
+        if held is None or name is None or not start < self._at <= end:
+            return held
+        if self._numbers is None:
+            return None
+        numbers, values = self._numbers(name)
+        of_metric = np.flatnonzero(has_name(numbers, held.labels.sets.name_number(name)))
+        labels, values = LabelColumn(held.labels.sets, numbers[of_metric]), values[of_metric]
+        if not np.isfinite(values).all():
+            return None
+        first = Groups(labels).first
+        labels, values = labels.take(first), values[first]
+        chosen = labels.matching(tuple(m for m in matchers if m.name != METRIC_NAME))
+        return held.with_last(labels.take(chosen), self._at, values[chosen])
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         held = self._source.select(matchers, start, end)
@@ -34,8 +67,8 @@ class LiveSource:
             return held
         name = exact_name(matchers)
         current = self._current(None if name is None else frozenset({name}))
-        now = {_key(series): series for series in current if matches(matchers, series.labels)}
-        past = (_until(series, self._at, now.pop(_key(series), None)) for series in held)
+        now = {_key(series): series for series in paced(current) if matches(matchers, series.labels)}
+        past = (_until(series, self._at, now.pop(_key(series), None)) for series in paced(held))
         return [*(series for series in past if len(series.times)), *now.values()]
 
 
@@ -64,6 +97,20 @@ class GridWithHistory:
     def __init__(self, grid: Grid, past: SeriesSource, now: float):
         self._grid, self._past, self._now = grid, past, now
 
+    @property
+    def label_sets(self) -> LabelSets:
+        """The numbers of the grid's labels."""
+        return self._grid.label_sets
+
+    def dense(self, matchers: Sequence[Matcher], start: float, end: float) -> DenseSeries | None:
+        """The series of the grid where it holds all of the time."""
+        name = exact_name(matchers)
+        covered = name is not None and self._reaches(self._grid.oldest(name), start)
+        return self._grid.dense(matchers, start, end) if covered else None
+
+    def _reaches(self, oldest: float | None, start: float) -> bool:
+        return oldest is not None and oldest <= start + self._grid.step
+
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         name = exact_name(matchers)
         held = self._grid.select(matchers, start, end)
@@ -71,7 +118,7 @@ class GridWithHistory:
             recent = start >= self._now - LOOKBACK_SECONDS - self._grid.step
             return held if recent else self._past.select(matchers, start, end)
         oldest = self._grid.oldest(name)
-        if oldest is not None and oldest <= start + self._grid.step:
+        if self._reaches(oldest, start):
             return held
         if oldest is None or oldest > end:
             return self._past.select(matchers, start, end)

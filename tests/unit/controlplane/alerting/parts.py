@@ -83,7 +83,7 @@ class Figures:
         else:
             self.values[key] = value
 
-    def rules_source(self, now: float, live: bool) -> SeriesSource:
+    def rules_source(self, now: float, live: bool, together: frozenset[str] = frozenset()) -> SeriesSource:
         self.now = now
         return self
 

@@ -99,6 +99,19 @@ def test_the_history_has_what_fired_with_its_last_message(services: AlertingServ
     assert services.queries.history(0.0, services.clock.now, "nobody", 10) == []
 
 
+def test_the_history_of_a_query_has_the_alerts_of_its_driver(services: AlertingServices) -> None:
+    """Such an alert is one for all queries of an application."""
+    fire(services, "up")
+    fire(services, "up", app="other")
+    services.series.set("up", 0, app="shop", query_id="q")
+    services.series.set("up", 0, app="shop", query_id="p")
+    services.tick()
+    found = services.queries.history(0.0, services.clock.now, "q", 10, "shop")
+    labels = {(view.alert.labels["app"], view.alert.labels.get("query_id")) for view in found}
+    assert labels == {("shop", "q"), ("shop", None)}
+    assert len(services.queries.history(0.0, services.clock.now, "q", 1, "shop")) == 1
+
+
 def test_the_worse_of_two_severities_is_the_louder_one() -> None:
     pairs = [("info", "critical"), ("", "info"), ("warning", "odd"), ("", "odd")]
     assert [worse_severity(*pair) for pair in pairs] == ["critical", "info", "warning", "odd"]

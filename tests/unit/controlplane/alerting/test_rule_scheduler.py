@@ -39,7 +39,7 @@ class Schedulers:
         self.clock.now = now
         seen = len(self.looks)
         self.scheduler.request()
-        assert eventually(lambda: len(self.looks) > seen, 10)
+        assert eventually(lambda: len(self.looks) > seen)
 
 
 @pytest.fixture
@@ -63,10 +63,18 @@ def test_a_slot_that_passed_while_something_else_was_looked_at_is_not_left_out(
     schedulers.at(NOW + 1)
     schedulers.clock.now = NOW + 15.2  # nobody wakes the thread any more
     schedulers.scheduler.request()
-    assert eventually(lambda: schedulers.ticks == [NOW + 15], 10)
+    assert eventually(lambda: schedulers.ticks == [NOW + 15])
     assert schedulers.scheduler._left() > 0
     schedulers.clock.now = NOW + 30.1
     assert schedulers.scheduler._left() == 0.0
+
+
+def test_the_delay_of_a_slot_is_stated(schedulers: Schedulers) -> None:
+    begin = NOW // STEP * STEP
+    schedulers.at(begin + STEP + 4.0)
+    assert schedulers.ticks[-1] == begin + STEP and schedulers.scheduler.lateness == 4.0
+    schedulers.at(begin + 2 * STEP)
+    assert schedulers.scheduler.lateness == 0.0
 
 
 def test_a_clock_that_is_set_back_is_followed(schedulers: Schedulers) -> None:
@@ -114,7 +122,7 @@ def test_what_happens_together_is_looked_at_together_and_what_comes_meanwhile_ag
         assert began.wait(10)
         scheduler.request()
         go_on.set()
-        assert eventually(lambda: len(looks) == 2, 10)
+        assert eventually(lambda: len(looks) == 2)
     finally:
         scheduler.stop()
     assert len(looks) == 2
@@ -137,3 +145,29 @@ def test_a_stopped_heartbeat_reports_it_and_does_nothing_more() -> None:
     schedulers.scheduler.request()
     assert schedulers.scheduler.problems() == ["the rules do not run"]
     assert schedulers.ticks == schedulers.looks == []
+
+
+def test_rules_wait_until_everything_is_prepared() -> None:
+    item, left = Schedulers(), [OSError("away"), True, False]
+
+    def prepare() -> bool:
+        assert not item.looks
+        step = left.pop(0)
+        if isinstance(step, OSError):
+            raise step
+        return step
+
+    item.clock.now = NOW
+    item.scheduler.request()
+    item.scheduler.start(prepare)
+    assert eventually(lambda: bool(item.looks))
+    assert not left
+    item.scheduler.stop()
+
+
+def test_a_preparation_ends_with_the_scheduler() -> None:
+    item, begun = Schedulers(), threading.Event()
+    item.scheduler.start(lambda: begun.set() or True)
+    assert begun.wait(10)
+    item.scheduler.stop()
+    assert item.ticks == []

@@ -170,7 +170,7 @@ def test_what_is_old_is_forgotten_but_not_of_what_still_fires(services: Alerting
 
 def test_what_does_not_run_is_named(services: AlertingServices) -> None:
     assert services.service.problems() == ["the rules do not run", "the notifier does not run"]
-    services.service.start()
+    services.service.start(lambda: False)
     try:
         assert services.service.problems() == []
     finally:

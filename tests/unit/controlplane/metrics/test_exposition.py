@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -14,10 +15,12 @@ from hypothesis import given, settings
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
+from alerts.matching.labels import matches
+from alerts.promql.syntax.parser import parse
 from controlplane.driver_model import Outage
 from controlplane.events import progress
 from controlplane.health.judge import judge
-from controlplane.metrics.exposition import render
+from controlplane.metrics import exposition
 from controlplane.metrics.series.scrape import ServerMetrics
 from controlplane.model import (
     Agent,
@@ -26,6 +29,7 @@ from controlplane.model import (
     QueryView,
     RunEnd,
     RunFacts,
+    ShapeChange,
     Verdict,
 )
 from tests.paths import DATA
@@ -53,6 +57,11 @@ RECORDED = DATA / "progress/spark-4.3.jsonl"
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
+def render(*arguments: Any, **named: Any) -> tuple[bytes, str]:
+    parts, content_type = exposition.render(*arguments, **named)
+    return b"".join(parts), content_type
+
+
 def scrape(*views: QueryView, **more: Any) -> Series:
     """Series → value, of views as the server would judge them."""
     statuses = {item.query_id: judge(item, NOW) for item in views}
@@ -65,6 +74,11 @@ def scrape(*views: QueryView, **more: Any) -> Series:
             assert key not in found, f"{key} is told twice"
             found[key] = item.value
     return found
+
+
+def test_applications_that_are_given_up_are_series_of_the_server() -> None:
+    body, _ = render([], {}, replace(OWN, apps_given_up={"billing": "payments"}), NOW, agents=())
+    assert b'controlplane_app_given_up{app="billing",policy="payments"} 1' in body
 
 
 @pytest.mark.parametrize(
@@ -87,6 +101,14 @@ def scrape(*views: QueryView, **more: Any) -> Series:
             {"run": run(ended_at=NOW - 5, end=RunEnd.FAILED, failure_text="boom"), "ended_by": "terminated"},
             None,
         ),
+        (
+            {
+                "agent": agent(app_id="local-1", ended_at=NOW - 5, end_reason="exception"),
+                "outlives_agent": True,
+            },
+            "client_failed",
+        ),
+        ({"agent": agent(ended_at=NOW - 5, end_reason="sigterm"), "outlives_agent": True}, None),
     ],
 )
 def test_query_that_is_down_with_its_driver_has_the_cause(changes: dict[str, Any], cause: str | None) -> None:
@@ -104,6 +126,15 @@ def test_failure_of_a_driver_is_no_checkpoint_trouble_of_its_other_queries() -> 
     driver = agent(ended_at=NOW - 5, end_reason="exception")
     found = scrape(view(run=failed, agent=driver, ended_by="app_ended"))
     assert value(found, "spark_streaming_query_failure_info", error_class="driver-gone", retry="never") == 1
+
+
+def test_failure_of_a_changed_query_is_no_checkpoint_trouble() -> None:
+    failed = run(ended_at=NOW - 5, end=RunEnd.FAILED, failure_text=STATE_LOST, last_batch_id=None)
+    change = ShapeChange(
+        failed.run_id, "the key was (k) and is (k, v)", "it fails", "Revert the change.", True
+    )
+    found = scrape(view(run=failed, change=change, progress=()))
+    assert why(found) == [("query-changed", "never")]
 
 
 def value(series: Series, name: str, **labels: str) -> float | None:
@@ -389,3 +420,51 @@ def test_a_figure_that_no_float_can_hold_is_absent_and_costs_no_other() -> None:
     assert value(series, "spark_streaming_checkpoint_files") == 5
     assert value(series, "spark_streaming_driver_heap_bytes") == 7
     assert not names(series) & {"spark_streaming_checkpoint_bytes", "spark_streaming_executors"}
+
+
+class _OfClientLibrary(exposition._Page):
+    """A page of which the client library writes every line."""
+
+    def __init__(self, *parts: Any):
+        super().__init__(*parts)
+        self._plain = True
+
+
+@pytest.mark.parametrize("accept", [None, OPENMETRICS, OPENMETRICS + "; escaping=allow-utf-8"])
+def test_a_page_holds_what_the_client_library_writes(
+    accept: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = {"a.b": 'x"\\\n', "status": "the user's", "ü": "ö", "empty": ""}
+    shown = [everything(), view(query_id="other", labels=odd)]
+    verdicts = {item.query_id: judge(item, NOW) for item in shown}
+
+    def lines() -> list[str]:
+        body, _ = render(shown, verdicts, OWN, NOW, accept, lambda _: TOTALS, [agent(labels=odd)])
+        return sorted(
+            ",".join(sorted(re.split(r"(?<=\"),|[{}]", line))) for line in body.decode().splitlines()
+        )
+
+    ours = lines()
+    monkeypatch.setattr(exposition, "_Page", _OfClientLibrary)
+    assert ours == lines() and len(ours) > 100
+
+
+@pytest.mark.parametrize(
+    ("texts", "wanted"),
+    [
+        (["spark_streaming_query_up"], {"spark_streaming_query_up"}),
+        (['{query="orders"}', "controlplane_agents"], None),
+        (['spark_streaming_query_status{status="failed"}'], set()),
+    ],
+)
+def test_selectors_leave_out_what_no_client_asked_for(texts: list[str], wanted: set[str] | None) -> None:
+    selectors = tuple(parse(text).matchers for text in texts)  # type: ignore[union-attr]
+    whole = scrape(everything(), view(query_id="other", name="orders"))
+    series = scrape(everything(), view(query_id="other", name="orders"), selectors=selectors)
+    expected = {
+        key: v
+        for key, v in whole.items()
+        if any(matches(found, {"__name__": key[0], **dict(key[1])}) for found in selectors)
+    }
+    assert series == expected
+    assert wanted is None or names(series) == wanted

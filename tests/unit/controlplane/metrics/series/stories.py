@@ -41,7 +41,7 @@ class Story:
 
     def __post_init__(self) -> None:
         self.harness.now = BEGIN
-        self.harness.window = Window(self.length)
+        self.harness.window = Window(self.length, lambda: self.harness.now)
         self.harness.ingest = IngestService(
             self.harness.writer, self.harness.window, lambda: self.harness.now
         )
@@ -76,8 +76,10 @@ class Story:
 
 
 def record(connection: Connection, changes: list[StatusChange]) -> None:
-    for change in changes:
-        queries.record_status(connection, change.query_id, change.at, change.status.value, change.reason)
+    rows = [
+        {"query_id": c.query_id, "at": c.at, "status": c.status.value, "reason": c.reason} for c in changes
+    ]
+    queries.record_statuses(connection, rows)
 
 
 def named(name: str, **labels: str) -> list[Matcher]:

@@ -138,6 +138,17 @@ def test_too_many_moments_are_refused_with_text(story: Story, monkeypatch: pytes
     assert len(story.service.replay.select(named(SOME[0]), BEGIN + 200, BEGIN + 300)) == 1
 
 
+def test_nothing_is_read_for_a_time_before_the_first_event(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Driver()
+    story.tell(BEGIN + 100, driver.started("q", "r", at=BEGIN + 100))
+    story.go_to(BEGIN + 300)
+    assert len(story.service.replay.select(named(SOME[0]), BEGIN, BEGIN + 105)) == 1
+    monkeypatch.setattr(story.service.replay, "_tracks", None)
+    assert story.service.replay.select(named(SOME[0]), BEGIN, BEGIN + 90) == []
+
+
 def test_too_many_reports_are_refused_but_for_what_needs_none(
     short: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +168,7 @@ def test_after_a_start_the_grid_is_filled_from_the_store(story: Story) -> None:
     service = story.new_service()
     service.keep(dict.fromkeys(SOME, 1800.0))
     filled, missing = service.replay.fill(service.grid, story.harness.now, seconds=60.0)
-    assert filled == missing == 121
+    assert filled == missing == 84  # since the first query was seen
     for name in SOME:
         ours, theirs = (
             item.grid.select(named(name), story.harness.now - 1700.0, story.harness.now)

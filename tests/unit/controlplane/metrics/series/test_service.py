@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from alerts.promql.evaluator import evaluate, evaluate_range
 from alerts.promql.series import SeriesSource, Vector, series_of
 from alerts.promql.syntax.parser import parse
+from alerts.rules.loader import load
 from alerts.rules.model import Rule, RuleGroup, RuleKind
-from listeners.protocol.catalogue import BY_NAME
-from tests.drivers import BEGIN, Driver
+from alerts.rules.pack import render
+from controlplane.metrics.baselines import NAMES as BASELINES
+from controlplane.metrics.series.grid import MAX_SERIES
+from controlplane.metrics.series.service import FLEET_METRICS, OWN_METRICS
+from controlplane.metrics.series.stored_samples import stored_names
+from listeners.protocol.catalogue import AGENT, BY_NAME
+from tests.drivers import BEGIN, Driver, real_reports
+from tests.paths import ROOT
 from tests.stores import sqlite_harness
 from tests.unit.controlplane.metrics.series.stories import Story, by_labels, named
 
@@ -53,6 +62,24 @@ def test_between_two_slots_a_rule_sees_what_has_just_occurred(story: Story) -> N
     story.tell(at, Driver().terminated("q", "r", at=at))
     assert values(story.service.rules_source(at, live=False), UP, at) == [1.0]
     assert values(story.service.rules_source(at, live=True), UP, at) == [0.0]
+
+
+def test_metrics_that_are_read_together_take_one_round_of_the_fleet(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, read = story.harness.now + 3, (UP, "controlplane_agents")
+    story.tell(at, Driver().terminated("q", "r", at=at))
+    alone = [values(story.service.rules_source(at, live=True), name, at) for name in read]
+    rounds, sampled = [], story.service._numbers
+
+    def noted(*asked: Any) -> Any:
+        rounds.append(asked[-1])
+        return sampled(*asked)
+
+    monkeypatch.setattr(story.service, "_numbers", noted)
+    source = story.service.rules_source(at, live=True, together=frozenset((*read, "of_another_server")))
+    assert [values(source, name, at) for name in read] == alone == [[0.0], [0.0]]
+    assert rounds == [frozenset(read)]
 
 
 def test_what_a_group_recorded_is_scraped_until_it_records_again(story: Story) -> None:
@@ -119,4 +146,59 @@ def test_rules_that_read_more_than_is_kept_are_named_in_the_log(
     assert [record.getMessage() for record in caplog.records] == [
         'rule B reads more history than the server keeps in memory: {app="x"}'
     ]
-    assert story.service.grid.names == {UP}
+    assert story.service.grid.names == {UP, *OWN_METRICS, *FLEET_METRICS}
+
+
+def test_the_fleet_dashboard_reads_only_what_is_kept_for_its_range() -> None:
+    """An hour of a thousand queries is more than a replay of their reports may compute."""
+    board = (ROOT / "deploy" / "grafana" / "fleet.json").read_text(encoding="utf-8")
+    exprs = " ".join(panel for panel in board.splitlines() if '"expr":' in panel)
+    of_queries = set(re.findall(r"spark_streaming_\w+", exprs)) - {metric.name for metric in AGENT}
+    assert of_queries == FLEET_METRICS.keys()
+    ranged = re.findall(r"(spark_streaming_\w+)\{[^}]*\}\[1h\]", exprs)
+    assert ranged and {FLEET_METRICS[name] for name in ranged} == {7500.0}, "the range and an hour before it"
+    assert '"from": "now-1h"' in board
+
+
+def test_the_default_limit_takes_ten_thousand_queries_with_their_drivers(tmp_path: Path) -> None:
+    """One of each kind of query that Spark reported, each in a driver of its own, as the shipped rules hold them."""
+    groups, mistakes = load(render())
+    assert mistakes == ()
+    with sqlite_harness(tmp_path) as harness:
+        story, at = Story(harness, tmp_path), BEGIN + 1.0
+        story.service.keep_for(groups)
+        names = story.service.grid.names | stored_names(groups)
+        story.service.keep(dict.fromkeys(names, 600.0))
+        reports = real_reports()
+        for number, reported in enumerate(reports):
+            driver, known = Driver(), {"id": f"q{number}", "runId": f"r{number}"}
+            facts = {
+                "trigger": "processing_time",
+                "triggerInterval": 10,
+                "watermarkDelay": 60,
+                "sink": "kafka",
+            }
+            listed = {**known, "message": "", "isTriggerActive": True, "lastTaskAt": at, "facts": facts}
+            heartbeat = {
+                "executors": 2,
+                "driver": {"heapUsed": 1, "heapMax": 2},
+                "callback": {"seconds_max": 0.1},
+            }
+            heartbeat |= {
+                "hostLoad": {"load": 1, "cpus": 2, "memoryTotal": 2, "memoryAvailable": 1},
+                "dropped": {"a": 1},
+            }
+            lines = (driver.progress(known["id"], known["runId"], n, at + n, **_of(reported)) for n in (0, 1))
+            story.tell(at, driver.status(listed, at=at), driver.line("heartbeat", heartbeat, at), *lines)
+        story.go_to(BEGIN + 60)
+        own = len(evaluate(parse('{__name__=~"controlplane_.+"}'), story.service.grid, BEGIN + 60.0))
+        of_queries = story.service.grid.series_count - own + 3 * len(names & BASELINES) * len(reports)
+    assert of_queries > 20 * len(reports), "the rules read what was reported"
+    assert own + 10_000 * of_queries / len(reports) <= MAX_SERIES
+
+
+def _of(reported: dict[str, Any]) -> dict[str, Any]:
+    """A report but for whose it is and when."""
+    return {
+        name: value for name, value in reported.items() if name not in ("id", "runId", "batchId", "timestamp")
+    }

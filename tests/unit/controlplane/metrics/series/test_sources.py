@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from alerts.matching.labels import Matcher
-from alerts.promql.errors import OperationError
-from alerts.promql.evaluator import evaluate
+from alerts.promql.errors import LimitError, OperationError
+from alerts.promql.evaluator import evaluate, evaluate_range
+from alerts.promql.limits import TICK_EVERY, Limits
 from alerts.promql.series import Series, is_stale, series_of
 from alerts.promql.syntax.parser import parse
 from controlplane.metrics.series.grid import Grid, NamedSample
@@ -110,6 +112,23 @@ def test_the_store_is_not_asked_for_what_the_grid_holds() -> None:
     assert past.asked == []
 
 
+def test_a_range_that_the_grid_holds_is_read_as_columns_and_gives_the_same() -> None:
+    past, held = Past(), grid()
+    source = LiveSource(GridWithHistory(held, past, NOW), NOW, Reported_())
+    columns = source.dense(named("x"), -STEP, 90.0)
+    assert columns is not None and columns.values.shape == (7, 2)
+    found, same = (
+        {s.labels["n"]: s.values.tolist() for s in evaluate_range(node, asked, 60.0, 90.0, STEP)}
+        for node in [parse("max_over_time(x[1m])")]
+        for asked in (source, held)
+    )
+    assert found == same == {"a": [4.0, 5.0, 6.0], "b": [4.0, 5.0, 5.0]}
+    assert past.asked == []
+    for beyond in ((-100.0, 90.0), (0.0, NOW)):
+        assert source.dense(named("x"), *beyond) is None, "history and the present are not in the grid"
+    assert source.dense([Matcher("n", "=", "a")], 0.0, 90.0) is None
+
+
 def test_what_the_grid_does_not_keep_comes_from_the_store_alone() -> None:
     past = Past()
     assert len(GridWithHistory(Grid({"y": 60.0}), past, NOW).select(named("x"), 0.0, NOW)) == 2
@@ -121,3 +140,17 @@ def test_a_selector_without_a_name_finds_the_recent_past_and_is_refused_beyond()
     assert len(joined.select([Matcher("n", "=", "a")], NOW - 300, NOW)) == 1
     with pytest.raises(OperationError, match="name the metric"):
         joined.select([Matcher("n", "=", "a")], NOW - 3600, NOW)
+
+
+def test_a_search_through_all_live_values_ends_when_nobody_waits_for_it() -> None:
+    begun = list[int]()
+
+    def endless(_: Wanted) -> Iterator[NamedSample]:
+        for number in itertools.count():
+            begun.append(number)
+            yield "x", {"n": str(number)}, 1.0
+
+    source = LiveSource(grid(), NOW, endless)
+    with pytest.raises(LimitError, match="closed the connection"):
+        evaluate(parse('{n=~"nobody.*"}'), source, NOW, limits=Limits(abandoned=lambda: len(begun) > 1))
+    assert len(begun) <= TICK_EVERY + 1

@@ -1,0 +1,1 @@
+"""Send all samples of this server to Prometheus, Mimir or VictoriaMetrics by Prometheus' remote-write protocol."""
