@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controlplane.driver_model import Outage
+from controlplane.health.checkpoint_drivers import going_on
 from controlplane.health.checkpoint_verdict import CHANGED, shows_end
+from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import Action, Agent, CheckpointSummary, QueryView
+from controlplane.supervision_model import CheckpointWriter
 from listeners.protocol import wire
 from listeners.protocol.wire import rfc3339
 
@@ -30,11 +33,11 @@ def check(
     view: QueryView,
     action: str,
     open_action: Action | None,
-    others: Sequence[Agent] = (),
+    others: Sequence[CheckpointWriter] = (),
     vanished: bool = False,
     outage: Outage | None = None,
 ) -> ActionRefusal | None:
-    """The first reason against the action, or None. `others`: further live agents that report this query.
+    """The first reason against the action, or None. `others`: runs of further live drivers on its checkpoint.
 
     `outage`: why Spark does not answer in the driver.
     `vanished`: the driver is alive and no longer lists the query, so it is not running although no end was reported.
@@ -96,7 +99,7 @@ def _unreachable(outage: Outage) -> str:
         )
     if outage.cause == wire.SERVER_AWAY:
         return (
-            f"The Spark Connect server has accepted no connection since {since}. Start it again or restore the "
+            f"There has been no connection to the Spark Connect server since {since}. Start it again or restore the "
             "network. If the session ended with the server, start the query in a new one."
         )
     return (
@@ -105,17 +108,25 @@ def _unreachable(outage: Outage) -> str:
     )
 
 
-def _two_drivers(view: QueryView, others: Sequence[Agent]) -> ActionRefusal | None:
+def living_rivals(view: QueryView, now: float) -> list[CheckpointWriter]:
+    """Runs of further drivers that may write to the query's checkpoint now. A silent one may have been replaced."""
+    rivals = [rival for rival in view.writers[1:] if rival.was_seen(now, DEFAULTS.unresponsive_seconds)]
+    return rivals + going_on(view, now)
+
+
+def _two_drivers(view: QueryView, others: Sequence[CheckpointWriter]) -> ActionRefusal | None:
     """A copied checkpoint keeps the query id, so the id alone does not identify the driver to send the command to."""
-    agent = view.agent
+    agent, lease = view.agent, view.supervised.lease
     other = next(iter(others), None)
     if agent is None or (other is None and agent.app == view.app):
         return None
     first = f"{agent.app}/{agent.agent[:8]}"
     second = f"{other.app}/{other.agent[:8]}" if other is not None else view.app
+    holder = f"{lease.app}/{lease.agent[:8]}" if lease is not None else ""
+    held = f" {holder} has held it since {rfc3339(lease.taken_at)} (lease {lease.number})." if lease else ""
     reason = (
         f"Two drivers report this query ({first}, {second}). "
-        "Stop one of them: they share a checkpoint, or it was copied."
+        f"Stop one of them: they share a checkpoint, or it was copied.{held}"
     )
     return ActionRefusal("two_drivers", reason)
 

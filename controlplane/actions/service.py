@@ -17,6 +17,7 @@ from typing import Protocol
 from sqlalchemy.engine import Connection
 
 from controlplane.actions import checkpoint_gate, guards, transitions
+from controlplane.actions.guards import ActionRefusal
 from controlplane.actions.outbox import Outbox
 from controlplane.actions.transitions import ActionOutcome, NewAction
 from controlplane.actions.verification import verify
@@ -25,22 +26,25 @@ from controlplane.health import terminal_status
 from controlplane.health.checkpoint_verdict import current, with_change
 from controlplane.health.context import context_at
 from controlplane.health.thresholds import DEFAULTS
-from controlplane.model import Action, Agent, QueryView
+from controlplane.model import Action, ActionState, Agent, QueryView
 from controlplane.store import actions as rows
 from controlplane.store import audit
 from controlplane.store import checkpoints as checkpoint_rows
-from controlplane.store import queries as query_rows
+from controlplane.supervision_model import CheckpointWriter
 from listeners.protocol.wire import CommandResult, Event
 
 log = logging.getLogger(__name__)
 WRITE_SECONDS = 15.0
 Step = Callable[[Action], Action]
+Guard = Callable[[Connection, NewAction, str, float], ActionRefusal | None]
 
 
 class QueryViews(Protocol):
     """The part of `controlplane.events.window.Window` that the service uses."""
 
     def view(self, query_id: str) -> QueryView | None: ...
+
+    def agent(self, agent: str) -> Agent | None: ...
 
     def set_action(self, query_id: str, action: Action | None) -> None: ...
 
@@ -81,6 +85,8 @@ class ActionService:
         self._clock = clock
         self._lock = threading.Lock()
         self._open: dict[str, Action] = {}
+        #: A further guard: connection, requested action, query id and now -> why the action is refused.
+        self.guard: Guard = lambda conn, wanted, query_id, now: None
         #: Called with the id of each query whose action changed.
         self.listeners: list[Callable[[str], None]] = []
 
@@ -100,10 +106,26 @@ class ActionService:
 
         def work(conn: Connection) -> Action:
             earlier = _previous_request(conn, view.query_id, wanted)
-            return earlier or _insert(conn, view, wanted, action_id, now, self._doctor)
+            refusal = None if earlier else self.guard(conn, wanted, view.query_id, now)
+            # This is the writer's thread, so no commit comes between.
+            present = self._window.view(view.query_id) or view
+            others = guards.living_rivals(present, now)
+            return earlier or _insert(conn, view, wanted, action_id, now, self._doctor, refusal, others)
 
         action = _result(self._commit(work))
         return action, action.id == action_id
+
+    def withdraw(self, query_id: str, actor: str, refusal: ActionRefusal) -> None:
+        """End the open action of a query as refused if no driver has it yet and its actor begins with `actor`."""
+        now = self._clock()
+
+        def step(current: Action) -> Action:
+            waits = current.state is ActionState.REQUESTED and current.actor.startswith(actor)
+            return transitions.refuse(current, refusal, now) if waits else current
+
+        for action in list(self._open.values()):
+            if action.query_id == query_id:
+                _result(self._step(action.id, step))
 
     def deliver(self, action: Action) -> Future[Action]:
         """Store that the action goes to its agent now; it was sent if its state is `delivered` after the commit."""
@@ -232,13 +254,14 @@ def _insert(
     action_id: str,
     now: float,
     doctor: CheckpointDoctor | None,
+    refusal: ActionRefusal | None,
+    others: Sequence[CheckpointWriter],
 ) -> Action:
     action = transitions.request(view, wanted, action_id, now)
-    others = [agent for agent in query_rows.drivers_of(conn, view.query_id) if _is_other(agent, view, now)]
     context = context_at(view, now, DEFAULTS)
     vanished = terminal_status.disappeared(context) is not None
     pending = rows.open_for_query(conn, view.query_id)
-    refusal = guards.check(view, wanted.action, pending, others, vanished, context.outage)
+    refusal = refusal or guards.check(view, wanted.action, pending, others, vanished, context.outage)
     if refusal is not None:
         action = transitions.refuse(action, refusal, now)
     elif doctor is not None and wanted.action in transitions.START_ACTIONS:
@@ -274,12 +297,6 @@ def _gated(
     except Conflict as error:
         return checkpoint_gate.decide_without_inventory(action, view, report, str(error), now)
     return transitions.hold(action, now)
-
-
-def _is_other(agent: Agent, view: QueryView, now: float) -> bool:
-    """Whether this is another live driver than the view's. A silent one may have been replaced by the view's."""
-    own = view.agent is not None and agent.agent == view.agent.agent
-    return not own and agent.ended_at is None and now - agent.last_seen_at <= DEFAULTS.unresponsive_seconds
 
 
 def _advance(conn: Connection, action_id: str, step: Step, now: float) -> Action:

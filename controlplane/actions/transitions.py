@@ -90,7 +90,7 @@ def request(view: QueryView, wanted: NewAction, action_id: str, now: float) -> A
 
 def _silence(view: QueryView, now: float) -> str:
     """The reason of a requested action whose agent is silent; the agent may come back, so the action stays open."""
-    silent = now - view.agent.last_seen_at if view.agent else 0.0
+    silent = now - view.agent.last_contact_at if view.agent else 0.0
     return (
         f"waiting for the agent, last seen {silent:.0f} s ago"
         if silent > DEFAULTS.unresponsive_seconds
@@ -127,9 +127,16 @@ def release(action: Action, evidence: Mapping[str, Any], now: float) -> Action:
 
 
 def deliver(action: Action, view: QueryView | None, now: float) -> Action:
-    """Mark the action as delivered to the agent's poll. A second delivery changes nothing, nor its deadline."""
+    """Mark the action as delivered to the agent's poll. A second delivery changes nothing, nor its deadline.
+
+    Refused where another driver has started the query since the request: a second one must not write beside it.
+    """
     if action.state != ActionState.REQUESTED:
         return action
+    if view is not None and view.agent is not None and view.agent.agent != action.agent:
+        return refuse(
+            action, ActionRefusal("driver_changed", "another driver has started the query since"), now
+        )
     deadline = now + stage_timeout(view) + ANSWER_GRACE_SECONDS
     return replace(action, state=ActionState.DELIVERED, reason="", delivered_at=now, deadline_at=deadline)
 

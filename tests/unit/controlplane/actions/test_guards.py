@@ -10,6 +10,7 @@ import pytest
 from controlplane.actions.guards import check
 from controlplane.driver_model import Outage
 from controlplane.model import RunEnd
+from controlplane.supervision_model import CheckpointWriter
 from tests.unit.controlplane.actions.views import AGENT, NOW, requested, run, view
 
 ENDED = {"run": run(ended_at=NOW - 60, end=RunEnd.STOPPED)}
@@ -66,7 +67,7 @@ def test_a_query_that_vanished_from_a_living_driver_may_be_started_and_not_stopp
 
 
 def test_a_query_id_of_two_live_drivers_is_refused_and_both_apps_are_named() -> None:
-    other = replace(AGENT, agent="b2", app="staging")
+    other = CheckpointWriter("q", "r2", NOW, "s3a://b/ck", "b2", "staging", NOW)
     refusal = check(view(), "stop", None, [other])
     assert refusal is not None
     assert refusal.code == "two_drivers"

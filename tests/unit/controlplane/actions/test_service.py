@@ -43,6 +43,31 @@ def test_while_two_drivers_run_one_query_id_no_command_goes_to_either(harness: S
     assert asked(harness).state == ActionState.REQUESTED
 
 
+def test_a_driver_whose_events_are_late_is_another_driver_while_it_sends_requests(
+    harness: StoreHarness,
+) -> None:
+    prod, staging = Driver(app="prod"), Driver(app="staging")
+    harness.accept(
+        prod.started("q", "r1", at=harness.now - 80), prod.progress("q", "r1", 1, at=harness.now - 60)
+    )
+    harness.accept(staging.started("q", "r2", at=harness.now - 10))
+    assert harness.window.view("q") is not None  # as built before the contact
+    harness.window.note_contact(prod.agent, harness.now - 5)
+    assert asked(harness).evidence["code"] == "two_drivers"
+
+
+def test_no_command_goes_to_a_driver_when_another_has_started_the_query_since(harness: StoreHarness) -> None:
+    first, following = Driver(), Driver()
+    harness.accept(first.started("q", "r1", at=harness.now - 20))
+    service = ActionService(harness.writer, harness.window, Outbox(), lambda: harness.now)
+    view = harness.window.view("q")
+    assert view is not None
+    action, _ = service.request(view, NewAction("restart", "policy:p", "policy"))
+    harness.accept(following.started("q", "r2", at=harness.now))
+    sent = service.deliver(action).result()
+    assert (sent.state, sent.evidence["code"]) == (ActionState.REFUSED, "driver_changed")
+
+
 def test_a_driver_that_fell_silent_does_not_hold_up_the_one_that_took_its_place(
     harness: StoreHarness,
 ) -> None:

@@ -1,0 +1,1 @@
+"""What changed about a query before its trouble began."""

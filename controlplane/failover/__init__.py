@@ -1,0 +1,1 @@
+"""Two servers on one database: who is active, and how the standby follows the store."""
