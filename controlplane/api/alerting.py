@@ -81,7 +81,7 @@ def alert_body(view: AlertView) -> AlertBody:
         reason=view.reason,
         silenced_by=list(view.silenced_by),
         inhibited_by=[InhibitorBody(fingerprint=a.fingerprint, name=name_of(a)) for a in view.inhibited_by],
-        acknowledged=_acknowledged(view.acknowledgement),
+        acknowledged=acknowledged_body(view.acknowledgement),
         receivers=list(view.receivers),
         deliverable=view.deliverable,
         notified=_notified(view.notified),
@@ -92,7 +92,8 @@ def name_of(alert: Alert) -> str:
     return alert.labels.get("alertname", alert.rule)
 
 
-def _acknowledged(item: Acknowledgement | None) -> AcknowledgedBody | None:
+def acknowledged_body(item: Acknowledgement | None) -> AcknowledgedBody | None:
+    """Who acknowledged an alert; None if nobody did."""
     return AcknowledgedBody(by=item.by, at=rfc3339(item.at), comment=item.comment) if item else None
 
 
@@ -175,7 +176,9 @@ def note_body(note: NotificationLogEntry) -> NoteBody:
 # -- silences --------------------------------------------------------------------------------------
 
 
-def silence_body(silence: Silence, firing: Iterable[Alert], now: float) -> SilenceBody:
+def silence_body(
+    silence: Silence, firing: Iterable[Alert], now: float, alertmanager: str | None = None
+) -> SilenceBody:
     state = silence.state(now)
     over = state is SilenceState.EXPIRED
     return SilenceBody(
@@ -189,6 +192,7 @@ def silence_body(silence: Silence, firing: Iterable[Alert], now: float) -> Silen
         state=state.value,
         updated_at=rfc3339(silence.updated_at),
         alerts=0 if over else sum(silence.covers(alert.labels) for alert in firing),
+        alertmanager=alertmanager,
     )
 
 

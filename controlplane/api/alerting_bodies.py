@@ -128,6 +128,27 @@ class PastAlertsBody(Body):
     alerts: list[AlertBody]
 
 
+class RuleStatisticsBody(Body):
+    """Firings of a rule in a period. `useless`: not acknowledged, and over by themselves within the group interval."""
+
+    rule: str
+    severity: str
+    firings: int
+    queries: int
+    firing_now: int
+    total_seconds: float
+    median_seconds: float | None
+    acknowledged: int
+    useless: int
+    advice: str
+
+
+class AlertStatisticsBody(Body):
+    """Firings by rule, most useless ones first."""
+
+    rules: list[RuleStatisticsBody]
+
+
 class NoteBody(Body):
     """A notification. `reason`: why it was sent or not; `alerts`: number of alerts in it."""
 
@@ -210,7 +231,10 @@ class MatcherBody(Body):
 
 
 class SilenceBody(Body):
-    """A silence. `text`: the matchers as text; `alerts`: number of firing alerts it silences now, 0 once it has ended."""
+    """A silence. `text`: the matchers as text; `alerts`: number of firing alerts it silences now, 0 once it has ended.
+
+    `alertmanager`: the Alertmanager that has it, where it is not of this server; it silences notifications there only.
+    """
 
     id: str
     matchers: list[MatcherBody]
@@ -222,6 +246,7 @@ class SilenceBody(Body):
     state: str
     updated_at: str
     alerts: int
+    alertmanager: str | None = None
 
 
 class OneSilenceBody(Body):

@@ -11,26 +11,31 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from alerts.errors import MatcherError
 from alerts.grouping import Group
 from alerts.matching.labels import Matcher, matches
 from alerts.matching.regex import compile_pattern
 from alerts.notify.catalogue import KINDS
+from alerts.notify.config import PROMETHEUS_SECTIONS
 from alerts.notify.configuration.settings import plain
 from alerts.notify.global_fields import GLOBAL
+from alerts.notify.http.fields import address_problem
 from alerts.notify.masking import masked
 from alerts.notify.model import Config
+from alerts.promql.functions.relabeling import is_label_name
 from alerts.silences import Silence, SilenceState
 from alerts.state import AlertState, ends_at
 from alerts.yaml.parser import parse as parse_yaml
+from controlplane.alerting.received_alerts import PostedAlert
 from controlplane.alerting.views import AlertView
 from controlplane.api.alerting import MAX_MATCHERS, matchers_of, seconds
 from controlplane.errors import BadRequest
 from listeners.protocol.wire import rfc3339
 
 Json = dict[str, Any]
+MAX_LABELS = 200
 #: The Alertmanager version whose API is served. Clients request the version and reject old ones.
 VERSION = "0.25.0"
 #: The metric from which karma reads the version.
@@ -62,6 +67,18 @@ class PostableSilence(BaseModel):
     endsAt: str
     createdBy: str = Field(max_length=200)
     comment: str = Field(max_length=2000)
+
+
+class PostableAlert(BaseModel):
+    """An alert as Prometheus and amtool send it. Fields that it does not name are ignored, as in Alertmanager."""
+
+    model_config = ConfigDict(strict=True)
+
+    labels: dict[str, str] = Field(min_length=1, max_length=MAX_LABELS)
+    annotations: dict[str, str] = Field(default={}, max_length=MAX_LABELS)
+    startsAt: str | None = None
+    endsAt: str | None = None
+    generatorURL: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,7 +130,7 @@ def alert(view: AlertView, page_url: str, now: float) -> Json:
         "startsAt": rfc3339(item.active_at if item.fired_at is None else item.fired_at),
         "endsAt": rfc3339(ends_at(item, now, interval=0.0)),
         "updatedAt": rfc3339(now),
-        "generatorURL": f"{page_url}/alerts?alert={item.fingerprint}",
+        "generatorURL": item.generator_url or f"{page_url}/alerts?alert={item.fingerprint}",
         "receivers": [{"name": name} for name in view.receivers],
         "status": {
             "state": "suppressed" if view.muted else "active",
@@ -141,6 +158,42 @@ def _group(group: Group, passing: Mapping[str, AlertView], page_url: str, now: f
         "receiver": {"name": group.receiver},
         "alerts": [alert(view, page_url, now) for view in inside],
     }
+
+
+def posted_alerts(document: Any, app: str | None, now: float) -> tuple[list[PostedAlert], list[str]]:
+    """The valid alerts of a body, and what is wrong with the others. `app`: the only application they may name."""
+    if not isinstance(document, list):
+        raise BadRequest("the body must be a list of alerts")
+    found, mistakes = [], []
+    for number, item in enumerate(document):
+        try:
+            found.append(_posted(PostableAlert.model_validate(item), app))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            mistakes.append(f"alert {number}: {'.'.join(map(str, first['loc']))}: {first['msg']}"[:300])
+        except BadRequest as error:
+            mistakes.append(f"alert {number}: {error}"[:300])
+    return found, mistakes
+
+
+def _posted(item: PostableAlert, app: str | None) -> PostedAlert:
+    labels = {name: value for name, value in item.labels.items() if value}
+    if invalid := [name for name in (*labels, *item.annotations) if not is_label_name(name)]:
+        raise BadRequest(f"invalid label name {invalid[0][:80]!r}")
+    if not labels:
+        raise BadRequest("at least one label pair required")
+    if app is not None and labels.get("app") != app:
+        raise BadRequest(f"this token posts alerts of the application {app!r} only")
+    starts_at, ends_at = _time("startsAt", item.startsAt), _time("endsAt", item.endsAt)
+    if starts_at is not None and ends_at is not None and starts_at > ends_at:
+        raise BadRequest("start time must be before end time")
+    url = item.generatorURL if address_problem(item.generatorURL) is None else ""
+    return PostedAlert(labels, item.annotations, starts_at, ends_at, url)
+
+
+def _time(what: str, text: str | None) -> float | None:
+    """A time; None where it is absent or Go's zero time, which stands for absent."""
+    return None if not text or text.startswith("0001-01-01T") else seconds(what, text)
 
 
 # -- silences --------------------------------------------------------------------------------------
@@ -223,8 +276,13 @@ def written(config: Config) -> str:
     """The configuration as its author wrote it, without secrets; Alertmanager can read it."""
     tree, _ = parse_yaml(config.original)
     document = plain(tree) if tree is not None else {}
-    if "global" in document:
-        document["global"] = masked(GLOBAL, document["global"])
+    document = {name: value for name, value in document.items() if name not in PROMETHEUS_SECTIONS}
+    if document.get("global"):
+        general = {name: value for name, value in document["global"].items() if name != "external_labels"}
+        document["global"] = masked(GLOBAL, general)
+    if "route" not in document:
+        document["route"] = {"receiver": config.route.receiver}
+        document.setdefault("receivers", [{"name": name} for name in config.receivers])
     document["receivers"] = [_receiver(receiver) for receiver in document.get("receivers") or []]
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
     return text

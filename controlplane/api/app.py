@@ -16,6 +16,7 @@ from http import HTTPStatus
 from importlib import metadata
 from typing import Any
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
@@ -25,7 +26,10 @@ from starlette.responses import JSONResponse, Response
 
 from controlplane.api.access import UnknownTokens, authorize
 from controlplane.api.bodies import ErrorBody
-from controlplane.api.fleet_cache import FleetCache
+from controlplane.api.exposure.strict_transport import StrictTransport
+from controlplane.api.fleet.cache import FleetCache
+from controlplane.api.host_check import HostCheck
+from controlplane.api.incidents import routes as incident_routes
 from controlplane.api.intake import BodyBudget
 from controlplane.api.limiter import EvaluationLimiter
 from controlplane.api.readiness import Readiness
@@ -34,26 +38,41 @@ from controlplane.api.routes import (
     agents,
     alertmanager,
     alerts,
+    apps,
     baselines,
+    bulk_actions,
+    capacity,
+    changes,
     checkpoints,
     events,
     history,
     ops,
     prometheus,
+    prometheus_status,
     queries,
     rules,
     silences,
+    supervision,
 )
 from controlplane.app import ControlPlane
-from controlplane.errors import ControlPlaneError
+from controlplane.errors import ControlPlaneError, NotActive
+from controlplane.ingest.commit_waits import CommitWaits
+from controlplane.ingest.fair_share import FairShare
+from controlplane.metrics.exposition_pages import ExpositionPages
 
 log = logging.getLogger(__name__)
 ROUTERS = (
     events.router,
     agents.router,
     queries.router,
+    capacity.router,
+    changes.router,
     history.router,
     actions.router,
+    supervision.router,
+    incident_routes.router,
+    bulk_actions.router,
+    apps.router,
     checkpoints.router,
     baselines.router,
     alerts.router,
@@ -62,9 +81,12 @@ ROUTERS = (
     rules.runbooks,
     ops.router,
     prometheus.router,
+    prometheus_status.router,
     alertmanager.router,
 )
 MAX_MISTAKES = 20
+#: Threads for reads of the API and for large batches of events.
+WORKER_THREADS = 100
 
 
 def create_app(plane: ControlPlane) -> FastAPI:
@@ -77,7 +99,8 @@ def create_app(plane: ControlPlane) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        responses={status: {"model": ErrorBody} for status in (400, 401, 403, 404, 409, 413, 422, 503)},
+        redirect_slashes=False,  # a redirect would lead to the Host of the request
+        responses={status: {"model": ErrorBody} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)},
         exception_handlers={
             ControlPlaneError: _known_error,
             HTTPException: _http_error,
@@ -86,11 +109,17 @@ def create_app(plane: ControlPlane) -> FastAPI:
             Exception: _internal_error,
         },
     )
+    app.add_middleware(HostCheck, names=plane.settings.host_names)
+    if plane.certificate:
+        app.add_middleware(StrictTransport)
     app.state.plane = plane
     app.state.unknown_tokens = UnknownTokens(plane)
     app.state.fleet_cache = FleetCache(plane)
+    app.state.exposition_pages = ExpositionPages()
     app.state.readiness = Readiness(plane.readiness_problems)
     app.state.budget = BodyBudget(plane.settings.max_bodies_bytes)
+    app.state.shares = FairShare()
+    app.state.commit_waits = CommitWaits()
     app.state.replaying = threading.Lock()
     app.state.began_at = plane.clock()
     app.state.limiter = EvaluationLimiter(prometheus.MAX_EVALUATIONS, prometheus.QUEUE_SECONDS)
@@ -110,6 +139,7 @@ def _version() -> str:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     plane: ControlPlane = app.state.plane
     plane.outbox.bind(asyncio.get_running_loop())
+    current_default_thread_limiter().total_tokens = WORKER_THREADS
     await run_in_threadpool(plane.start)
     try:
         yield
@@ -133,7 +163,9 @@ async def _known_error(_: Request, error: Exception) -> Response:
     if error.retry_after is not None:
         headers["Retry-After"] = f"{error.retry_after:.0f}"
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.warning("answered %d %s: %s", error.status, error.code, error)
+        # Agents ask the standby again and again while no server is active.
+        level = logging.DEBUG if isinstance(error, NotActive) else logging.WARNING
+        log.log(level, "answered %d %s: %s", error.status, error.code, error)
     return _error_response(error.status, error.code, str(error), detail, headers)
 
 

@@ -141,12 +141,11 @@ class RecentBody(Body):
 class QueryBody(Body):
     """A query. `alerts`: firing alerts of it or its app that are not muted; `alert_severity`: the worst of them;
     `firing`: their names, worst first. `reason` is the sentence of the verdict, and it names these alerts.
-
-    Lag and arrival rate are null while the query does not run: what has arrived since is unknown.
-    `vanished`: the driver is alive and no longer lists the query. `no_driver`: why no action can reach Spark, and
-    what to do instead; null where one can. `lag_rows` is null where offsets do not count rows; `lag_offsets` is in the
-    sources' own units, `lag_batches` the same in batches of the recent size; `lag_unknown`: why there is no lag, or
-    none in rows.
+    Lag and arrival rate are null until the run has finished a batch, and while it does not run. `desired`: running,
+    suspended or stopped. `vanished`: the driver is alive and no longer lists the query. `no_driver`: why no action
+    can reach Spark, and what to do instead; null where one can. `lag_rows` is null where offsets do not count rows;
+    `lag_offsets` is in the sources' own units, `lag_batches` the same in batches of the recent size; `lag_unknown`:
+    why there is no lag, or none in rows.
     """
 
     query_id: str
@@ -186,14 +185,22 @@ class QueryBody(Body):
     actions_allowed: str
     restart: RestartBody
     action: ActionBody | None
+    desired: str
     recent: RecentBody
 
 
 class FleetBody(Body):
-    """Queries, worst first. `counts`: number of the listed queries by status."""
+    """Queries, worst first. `total`: those that match, on all pages; `counts`: by status, whatever status is asked for.
+    `cursor`: for the parameter `since` of the next request. `removed`: ids that match no more, in an answer to `since`;
+    without it the answer has all rows. `choices`: `apps` and `labels` (`name=value`), if asked for.
+    """
 
     as_of: str
     counts: dict[str, int]
+    total: int
+    choices: dict[str, list[str]] = {}
+    cursor: str
+    removed: list[str] = []
     queries: list[QueryBody]
 
 
@@ -377,13 +384,6 @@ class ActionsBody(Body):
     """Actions, newest first."""
 
     actions: list[ActionBody]
-
-
-class WhoBody(Body):
-    """Name and role of the caller's token."""
-
-    name: str
-    role: str
 
 
 class StateBody(Body):

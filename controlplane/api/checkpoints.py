@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controlplane.api.bodies import Body, Number, Stamp, Whole
 from controlplane.api.render import stamp
-from controlplane.health.checkpoint_verdict import OUTDATED, current, is_stale
+from controlplane.health.checkpoint_verdict import OK_AT_CHECK, OUTDATED, current, is_stale
 from controlplane.model import QueryView
 
 #: Verdicts, worst first.
-VERDICTS = ("broken", "unreadable", "risky", "unknown", OUTDATED, "ok")
+VERDICTS = ("broken", "unreadable", "risky", "unknown", OUTDATED, OK_AT_CHECK, "ok")
 SEVERITIES = ("error", "warning", "info")
 MAX_FIELD_CHARS = 4000
 
@@ -24,8 +24,9 @@ MAX_FIELD_CHARS = 4000
 class CheckpointBody(Body):
     """A checkpoint. `collected_at`: time of the newest inventory; `logs_read_at`: of a later reading of its logs.
 
-    `outdated`: no fault was found, but batches were committed, or a run began or ended, since then. `stale`: it is
-    long outdated, or a run began or ended. `trouble`: why there is no newer inventory.
+    `ok_at_check`: no fault was found, and the same run has committed batches since, within minutes. `outdated`: longer
+    ago, or a run began or ended since. `stale`: it is long outdated, or a run began or ended. `trouble`: why there is
+    no newer inventory.
     """
 
     query_id: str

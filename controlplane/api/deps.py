@@ -7,19 +7,19 @@ thread.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Header, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from controlplane.api import intake
-from controlplane.api.fleet_cache import FleetCache
+from controlplane.api.fleet.cache import FleetCache
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest
-from controlplane.query_names import NamedQuery, candidates, matching, whole_id
+from controlplane.query_names import APP_PREFIX, NamedQuery, candidates, matching, whole_id
 from controlplane.runtime.tokens import Token
 from controlplane.store.tables import storable
 from listeners.protocol import wire
@@ -84,33 +84,36 @@ async def _action_id(action_id: Annotated[uuid.UUID, Path(description="the actio
     return str(action_id)
 
 
+async def _ledger_id(
+    plane: ControlPlaneDep,
+    query_id: Annotated[
+        str | None, Query(max_length=600, description=f"{NAMES}; `app:NAME`: an application")
+    ] = None,
+) -> str | None:
+    is_app = query_id is not None and query_id.startswith(APP_PREFIX)
+    return query_id if query_id is None or is_app else _named(plane, query_id, "query")
+
+
 QueryIdDep = Annotated[str, Depends(_query_id)]
 #: The optional parameter `query_id`; None where it is absent.
 QueriedIdDep = Annotated[str | None, Depends(_queried_id)]
+#: The same, or what the ledger has as the id of an application.
+LedgerIdDep = Annotated[str | None, Depends(_ledger_id)]
 AgentIdDep = Annotated[str, Depends(_agent)]
 ActionIdDep = Annotated[str, Depends(_action_id)]
 
 
 @dataclass(frozen=True)
-class EventLines:
-    """A batch of events as sent; `claim` is its share of the memory for bodies."""
+class EncodedBody:
+    """A body as sent, with its Content-Encoding; `claim` is its share of the memory for bodies."""
 
     raw: bytes
     encoding: str
     claim: intake.Claim
 
 
-async def _events_body(request: Request, plane: ControlPlaneDep) -> AsyncIterator[EventLines]:
-    with intake.Claim(request.app.state.budget) as claim:
-        raw = await intake.read_body(request, plane.settings.max_body_bytes, claim)
-        yield EventLines(raw, request.headers.get("content-encoding", ""), claim)
-
-
-EventsBodyDep = Annotated[EventLines, Depends(_events_body)]
-
-
-async def _sent_at(x_sent_at: Annotated[str | None, Header()] = None) -> float | None:
-    """The agent's clock when it sent the request, Unix seconds."""
+def sender_time(x_sent_at: str | None) -> float | None:
+    """The agent's clock when it sent the request, Unix seconds; BadRequest if the header is no time."""
     if x_sent_at is None:
         return None
     try:
@@ -119,11 +122,18 @@ async def _sent_at(x_sent_at: Annotated[str | None, Header()] = None) -> float |
         raise BadRequest("X-Sent-At must be Unix seconds, e.g. 1795152000.125") from None
 
 
-SentAtDep = Annotated[float | None, Depends(_sent_at)]
+def note_contact(plane: ControlPlane, caller: Token, x_agent: str | None) -> None:
+    """Note that the sending agent lives, whatever the answer. Its events may be old, or those of a dead process."""
+    if x_agent is not None and caller.app in (None, plane.app_of(x_agent)):
+        plane.window.note_contact(x_agent, plane.clock())
 
 
 async def _json(request: Request) -> Any:
-    raw = await intake.read_body(request, intake.JSON_BYTES)
+    return read_json(await intake.read_body(request, intake.JSON_BYTES))
+
+
+def read_json(raw: bytes) -> Any:
+    """A body as JSON; BadRequest if it is none."""
     try:
         document = wire.loads(raw)
     except WireError as error:
@@ -150,8 +160,23 @@ def body_of(model: type[M]) -> Callable[[Any], Awaitable[M]]:
 
 def body_schema(model: type[BaseModel]) -> dict[str, Any]:
     """`openapi_extra` for a route whose body is read by `body_of`."""
-    schema = model.model_json_schema()
+    schema = _inlined(model.model_json_schema())
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its definitions in their places: in the API's document their references would lead nowhere."""
+    definitions = schema.pop("$defs", {})
+
+    def inline(value: Any) -> Any:
+        if isinstance(value, dict):
+            name = str(value.get("$ref", "")).removeprefix("#/$defs/")
+            return (
+                inline(definitions[name]) if name in definitions else {k: inline(v) for k, v in value.items()}
+            )
+        return [inline(each) for each in value] if isinstance(value, list) else value
+
+    return dict(inline(schema))
 
 
 def seconds(name: str, value: str | None) -> float | None:

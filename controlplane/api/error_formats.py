@@ -6,6 +6,7 @@ Used by `routes.prometheus` and `routes.alertmanager`.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request, Response
@@ -15,6 +16,17 @@ from fastapi.routing import APIRoute
 
 from controlplane.errors import ControlPlaneError, Forbidden, Unauthorized
 
+#: Errors in Prometheus' and in Alertmanager's format, for the description of the API.
+PROMETHEUS_ERROR = {
+    "type": "object",
+    "required": ["status", "errorType", "error"],
+    "properties": {
+        "status": {"const": "error"},
+        "errorType": {"type": "string"},
+        "error": {"type": "string"},
+    },
+}
+ALERTMANAGER_ERROR = {"type": "string"}
 Shape = Callable[[ControlPlaneError], Any]
 Invalid = Callable[[RequestValidationError], Any]
 
@@ -42,3 +54,15 @@ def route_class(shape: Shape, invalid: Invalid | None = None) -> type[APIRoute]:
             return handle_errors
 
     return Route
+
+
+def error_responses(schema: dict[str, Any], *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a router whose errors have this schema, or the API's own where no route is reached."""
+    schema = {"anyOf": [schema, {"$ref": "#/components/schemas/ErrorBody"}]}
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {"application/json": {"schema": schema}},
+        }
+        for status in statuses
+    }

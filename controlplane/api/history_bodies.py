@@ -12,6 +12,12 @@ from pydantic import Field
 from controlplane.api.bodies import Body, FailureBody, Number, Stamp
 
 
+class BatchBody(Body):
+    """A progress report as Spark wrote it."""
+
+    report: dict[str, Any]
+
+
 class PastRunBody(Body):
     """A run of the lake. `started_at` null: it began before `first_seen_at`. `ended_at` null: the end is unknown.
 

@@ -20,6 +20,10 @@ JSON_BYTES = 256 * 1024
 MAX_LINES = 100_000
 PIECE_BYTES = 64 * 1024
 OUTPUT_BYTES = 1024 * 1024
+#: Members of a gzip body, of which an agent sends one: each costs time even when it is empty.
+MAX_MEMBERS = 1_000
+#: A body may decompress to so many times its size; repetitive events reach a tenth of it.
+MAX_RATIO = 300
 
 
 class BodyBudget:
@@ -108,7 +112,11 @@ def decode(body: bytes, encoding: str, limit: int, claim: Claim) -> bytes:
 
 
 def inflate(body: bytes, limit: int, claim: Claim) -> bytes:
-    """Decompress gzip of one or more members to at most `limit` bytes; BadRequest for damaged gzip."""
+    """Decompress gzip of one or more members to at most `limit` bytes; BadRequest for damaged gzip.
+
+    BodyTooLarge also for more than MAX_RATIO times the body's size.
+    """
+    limit = min(limit, max(OUTPUT_BYTES, MAX_RATIO * len(body)))
     pieces: list[bytes] = []
     size = 0
     try:
@@ -127,8 +135,11 @@ def inflate(body: bytes, limit: int, claim: Claim) -> bytes:
 
 def _inflated(body: bytes) -> Iterator[bytes]:
     """Yield pieces of at most `OUTPUT_BYTES`; the input is fed by `PIECE_BYTES` so that little is copied each time."""
-    start = 0
+    start = members = 0
     while start < len(body):
+        members += 1
+        if members > MAX_MEMBERS:
+            raise zlib.error(f"it has more than {MAX_MEMBERS} members")
         member = zlib.decompressobj(wbits=31)
         while not member.eof:
             if start >= len(body) and not member.unconsumed_tail:

@@ -1,6 +1,6 @@
 """The server's values as response bodies. Pure: everything comes in as arguments.
 
-Called by the routes and by `controlplane.api.fleet_cache`. Unknown and non-finite values are null, never 0.
+Called by the routes and by `controlplane.api.fleet.cache`. Unknown and non-finite values are null, never 0.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from controlplane.api.bodies import (
     GapBody,
     OutageBody,
     ProgressBody,
-    QueryBody,
-    RecentBody,
-    RestartBody,
     RunBody,
     SourceBody,
 )
@@ -35,11 +32,10 @@ from controlplane.api.history_bodies import (
 from controlplane.driver_model import HostLoad, Outage
 from controlplane.events.progress import items, number, whole
 from controlplane.health import failures, judge, lag, terminal_status
-from controlplane.health.context import QueryContext, context_at
+from controlplane.health.context import QueryContext
 from controlplane.health.host import overload
 from controlplane.health.offset_units import lag_rows, row_sources
 from controlplane.health.run_failure import failure_of_run
-from controlplane.health.thresholds import DEFAULTS
 from controlplane.history.model import PastRun, ProgressPoint, TimelineResult
 from controlplane.history.service import HistoryStatus
 from controlplane.metrics.samples import DOWN, NOT_EXPECTED
@@ -109,49 +105,54 @@ def _failure(failure: Failure) -> FailureBody:
     return FailureBody(**asdict(failure))
 
 
-def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now: float) -> QueryBody:
-    """The row of a query in the fleet."""
+def query_fields(context: QueryContext, verdict: Verdict, since: float, starts: int) -> dict[str, Any]:
+    """The row of a query in the fleet: the fields of a `QueryBody`, without its firing alerts."""
+    view = context.view
     last = view.progress[-1] if view.progress else None
-    run, agent, facts, context = view.run, view.agent, view.facts, context_at(view, now, DEFAULTS)
+    run, agent, facts = view.run, view.agent, view.facts
     batch_id = last.batch_id if last else run.last_batch_id if run else None
-    return QueryBody(
-        query_id=view.query_id,
-        app=view.app,
-        name=view.name,
-        status=verdict.status.value,
-        reason=verdict.reason,
-        since=rfc3339(since),
-        run_id=run.run_id if run else None,
-        batch_id=batch_id,
-        labels=dict(view.labels),
-        alerts=0,
-        alert_severity=None,
-        firing=[],
-        vanished=terminal_status.disappeared(context) is not None,
-        no_driver=refusal.reason if (refusal := guards.no_driver(view, context.outage)) else None,
-        agent=agent.agent if agent else None,
-        spark_version=agent.spark_version if agent else None,
-        ui_url=agent.ui_url if agent else None,
-        trigger=facts.trigger,
-        trigger_interval_seconds=facts.trigger_interval,
-        last_progress_at=stamp(last.at if last else None),
-        last_event_at=stamp(last_event_at(view)),
-        starts=starts,
-        actions_allowed=agent.actions if agent else "none",
-        restart=RestartBody(how=facts.restart or "unknown", reason=facts.restart_reason),
-        action=action_body(view.action) if view.action else None,
-        recent=recent_body(view.progress[-RECENT:], context.row_sources),
+    return {
+        "query_id": view.query_id,
+        "app": view.app,
+        "name": view.name,
+        "status": verdict.status.value,
+        "reason": verdict.reason,
+        "since": rfc3339(since),
+        "run_id": run.run_id if run else None,
+        "batch_id": batch_id,
+        "labels": dict(view.labels),
+        "alerts": 0,
+        "alert_severity": None,
+        "firing": [],
+        "vanished": terminal_status.disappeared(context) is not None,
+        "no_driver": refusal.reason if (refusal := guards.no_driver(view, context.outage)) else None,
+        "agent": agent.agent if agent else None,
+        "spark_version": agent.spark_version if agent else None,
+        "ui_url": agent.ui_url if agent else None,
+        "trigger": facts.trigger,
+        "trigger_interval_seconds": facts.trigger_interval,
+        "last_progress_at": stamp(last.at if last else None),
+        "last_event_at": stamp(last_event_at(view)),
+        "starts": starts,
+        "actions_allowed": agent.actions if agent else "none",
+        "restart": {"how": facts.restart or "unknown", "reason": facts.restart_reason},
+        "action": action_body(view.action).model_dump() if view.action else None,
+        "desired": view.supervised.state.value,
+        "recent": _recent(view.progress[-RECENT:], context.row_sources),
         **_lag(context, verdict.status),
         **_figures(last),
-    )
+        **({"input_rows_per_second": 0.0} if last and verdict.status is QueryStatus.IDLE else {}),
+    }
 
 
 def _lag(context: QueryContext, status: QueryStatus) -> dict[str, Any]:
-    """What waits at the sources: unknown while the query does not run, as its last batch does not show it."""
+    """What waits at the sources: unknown while no batch of a running query shows it."""
     progress, counting = context.view.progress, context.row_sources
-    if not progress or status in DOWN | NOT_EXPECTED:
-        why = "the query does not run" if progress else None
-        return {**dict.fromkeys(LAG_FIELDS), "lag_unknown": why}
+    down = status in DOWN | NOT_EXPECTED
+    if not progress or down or not context.batches:
+        why = "the query does not run" if down else "this run has finished no batch yet"
+        why = "Spark does not answer" if status is QueryStatus.UNREACHABLE else why
+        return {**dict.fromkeys(LAG_FIELDS), "lag_unknown": why if progress else None}
     figures = (
         lag_rows(progress[-1], counting),
         context.lag_seconds,
@@ -159,8 +160,7 @@ def _lag(context: QueryContext, status: QueryStatus) -> dict[str, Any]:
         lag.lag_batches(progress),
         lag.total_arrival_rate(progress[-2:], counting),
     )
-    known = dict(zip(LAG_FIELDS, map(finite, figures), strict=True))
-    return {**known, "lag_unknown": judge.lag_unknown(context)}
+    return dict(zip(LAG_FIELDS, map(finite, figures), strict=True), lag_unknown=judge.lag_unknown(context))
 
 
 def _figures(last: ProgressSample | None) -> dict[str, Any]:
@@ -188,13 +188,13 @@ def last_event_at(view: QueryView) -> float | None:
     return max((at for at in times if at is not None), default=None)
 
 
-def recent_body(samples: Sequence[ProgressSample], counting: frozenset[str]) -> RecentBody:
+def _recent(samples: Sequence[ProgressSample], counting: frozenset[str]) -> dict[str, Any]:
     """The last batches; `counting`: the sources whose offsets count rows."""
-    return RecentBody(
-        batch_duration_seconds=[finite(s.duration) for s in samples],
-        lag_rows=[finite(lag_rows(s, counting)) for s in samples],
-        processed_rows_per_second=[finite(s.processed_rows_per_second) for s in samples],
-    )
+    return {
+        "batch_duration_seconds": [finite(s.duration) for s in samples],
+        "lag_rows": [finite(lag_rows(s, counting)) for s in samples],
+        "processed_rows_per_second": [finite(s.processed_rows_per_second) for s in samples],
+    }
 
 
 def run_body(run: Run) -> RunBody:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import os
 import resource
 import socket
+import sys
+import threading
 from typing import Any
 
 import uvicorn
@@ -18,11 +22,16 @@ from controlplane.api.app import create_app
 from controlplane.app import ControlPlane
 from controlplane.errors import SettingsError
 
+log = logging.getLogger(__name__)
+
 KEEP_ALIVE_SECONDS = 30  # for an idle connection after a response
 HEADER_SECONDS = 20.0  # for a connection to send its next request
 SWEEP_TICKS = 50  # of 0.1 s
+RENEWAL_TICKS = 20
 SHUTDOWN_SECONDS = 2  # for running requests at shutdown
 BACKLOG = 4096  # all agents reconnect at once after a restart of the server
+#: A thread that computes gives the interpreter to the event loop after this time; Python's default is 5 ms.
+SWITCH_SECONDS = 0.0005
 SPARE_FILES = 200  # descriptors kept for the store, logs and the process itself
 
 
@@ -33,8 +42,12 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._plane = plane
         self._silent: dict[Any, float] = {}
+        #: Seconds after which a shutdown ends the process; None: it may take any time.
+        self.stop_seconds: float | None = None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.stop_seconds is not None:
+            end_after(self.stop_seconds)
         self._plane.outbox.close()
         await super().shutdown(sockets)
         # uvicorn would raise the captured signals again; they are handled, and the caller has to clean up.
@@ -43,7 +56,9 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % SWEEP_TICKS == 0:
             self._close_silent(asyncio.get_running_loop().time())
-        return await super().on_tick(counter)
+        if counter % RENEWAL_TICKS == 0 and self._plane.certificate:
+            self._plane.certificate.renew()
+        return await super().on_tick(counter) or self._plane.election.lost
 
     def _close_silent(self, now: float) -> None:
         """Close connections without a request for `HEADER_SECONDS`."""
@@ -52,6 +67,18 @@ class Server(uvicorn.Server):
         for connection, since in self._silent.items():
             if now - since > HEADER_SECONDS:
                 connection.transport.close()
+
+
+def end_after(seconds: float) -> None:
+    """End this process after `seconds`, unless it has ended before. What was acknowledged is on disk."""
+
+    def end() -> None:
+        log.error("the shutdown took longer than %g s; the process ends now", seconds)
+        os._exit(0)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _is_silent(connection: Any) -> bool:
@@ -78,11 +105,15 @@ def make_server(plane: ControlPlane) -> Server:
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         limit_concurrency=max(64, raise_file_limit() - SPARE_FILES),
     )
+    if plane.certificate:
+        config.load()
+        config.ssl = plane.certificate.context
     return Server(config, plane)
 
 
-def tune_garbage_collector() -> None:
-    """Reduce garbage collections of the objects of held polls; for a dedicated server process, before it serves.
+def tune_interpreter() -> None:
+    """Reduce garbage collections of the objects of held polls, and waits for the interpreter's lock; for a dedicated
+    server process, before it serves.
 
     With 2 000 polls a full collection stops the process for 0.2 to 0.4 s. The objects of imported modules are frozen,
     and young objects are collected less often.
@@ -90,6 +121,7 @@ def tune_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    sys.setswitchinterval(SWITCH_SECONDS)
 
 
 def raise_file_limit() -> int:

@@ -52,7 +52,7 @@ def post_action(
 ) -> OneActionBody:
     """202 with the open action; 409 with the refused action, which is stored as well."""
     wanted = _new_action(caller, body, idempotency_key)
-    action, fresh = plane.actions.request(view_of(plane, query_id), wanted)
+    action, fresh = plane.supervision.desired.request(view_of(plane, query_id), wanted)
     if action.state == ActionState.REFUSED and action.delivered_at is None:
         raise _conflict(action)
     if not fresh:
@@ -63,7 +63,7 @@ def post_action(
 def _new_action(caller: Token, body: ActionRequest, key: str | None) -> NewAction:
     return NewAction(
         action=body.action,
-        actor=body.actor or caller.name,
+        actor=caller.actor(body.actor),
         via=caller.name,
         drain=body.drain,
         overrides=body.overrides,
@@ -90,7 +90,7 @@ def post_retire(
     view = view_of(plane, query_id)
     if view.run is not None and view.run.ended_at is None and not _lost(plane, view):
         raise Conflict("the query is running; stop it first", code="still_running")
-    plane.retire(query_id, body.actor or caller.name, caller.name, body.reason)
+    plane.retire(query_id, caller.actor(body.actor), caller.name, body.reason)
     return cache.row(view_of(plane, query_id), plane.clock())
 
 

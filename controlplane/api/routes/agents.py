@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ from controlplane.errors import BadRequest, Forbidden, Unauthorized
 from controlplane.health.host import host_load
 from controlplane.model import Action, ActionState
 from controlplane.runtime.tokens import Token
-from listeners.protocol import wire
+from listeners.protocol import redaction, wire
 from listeners.protocol.errors import WireError
 
 router = APIRouter(prefix="/api/v1", tags=["agents"])
@@ -68,6 +69,7 @@ async def poll_commands(
 ) -> Response:
     """Commands for this agent as soon as there is one; 204 after `wait` seconds."""
     _check_bound(plane, caller, agent)
+    plane.window.note_contact(agent, plane.clock())
     actions = await _next_actions(request, plane, caller, agent, wait)
     if not actions:
         return Response(status_code=204)
@@ -83,13 +85,13 @@ def _check_bound(plane: ControlPlane, caller: Token, agent: str) -> None:
 def _command(plane: ControlPlane, action: Action) -> dict[str, Any]:
     command = command_of(action, plane.window.view(action.query_id))
     return wire.encode_command(
-        replace(command, timeout_seconds=AGENT_COLLECT_SECONDS) if _is_inventory(action) else command
+        replace(command, timeout_seconds=AGENT_COLLECT_SECONDS) if action.action == INVENTORY else command
     )
 
 
-def _is_inventory(action: Action) -> bool:
-    """Whether this is a command for an inventory, which changes nothing and is not stored."""
-    return action.action == INVENTORY
+def _is_stored(action: Action) -> bool:
+    """Whether this is an action on a query, unlike a command for an inventory or a driver's leases."""
+    return action.action not in (INVENTORY, wire.LEASE)
 
 
 async def _next_actions(
@@ -120,7 +122,7 @@ async def _send(request: Request, plane: ControlPlane, caller: Token, due: list[
         raise Unauthorized("the token was revoked or has expired")
     plane.outbox.mark_sent(due, plane.clock())
     try:
-        stored_actions = [action for action in due if not _is_inventory(action)]
+        stored_actions = [action for action in due if _is_stored(action)]
         writes = [
             plane.actions.deliver(action)
             for action in stored_actions
@@ -146,8 +148,12 @@ def post_result(
 ) -> OneActionBody:
     """Apply a result. A repeated result, or one after the end of the action, changes nothing."""
     try:
-        result = wire.decode_result(document)
+        result = wire.decode_result(redaction.redact_values(document, redaction.mask))
     except WireError as error:
         raise BadRequest(str(error)) from None
-    service = plane.checkpoints if plane.checkpoints.is_inventory_command(action_id) else plane.actions
-    return OneActionBody(action=action_body(service.answer(action_id, result, caller.app)))
+    answer: Callable[[str, wire.CommandResult, str | None], Action] = plane.actions.answer
+    if plane.checkpoints.is_inventory_command(action_id):
+        answer = plane.checkpoints.answer
+    elif plane.supervision.drivers.is_lease(action_id):
+        answer = plane.supervision.drivers.answer
+    return OneActionBody(action=action_body(answer(action_id, result, caller.app)))

@@ -1,24 +1,26 @@
 """Alertmanager's API v2 under `/alertmanager`, for amtool, karma and other clients.
 
-An error is a JSON string, as in Alertmanager; 401 and 403 have the API's own format. Alerts come from rules and cannot
-be posted.
+An error is a JSON string, as in Alertmanager; 401 and 403 have the API's own format.
 """
 
 from __future__ import annotations
 
 import uuid
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 
+from controlplane.alerting.received_alerts import MAX_RECEIVED_ALERTS
 from controlplane.api import alertmanager
 from controlplane.api.alertmanager import Filter, PostableSilence
-from controlplane.api.deps import CallerDep, ControlPlaneDep, body_of, body_schema
-from controlplane.api.error_formats import route_class
+from controlplane.api.deps import CallerDep, ControlPlaneDep, body_of, body_schema, read_json
+from controlplane.api.error_formats import ALERTMANAGER_ERROR, error_responses, route_class
+from controlplane.api.intake import Claim, read_body
 
-NO_PUSH = "alerts come from this server's rules and cannot be pushed to it; add a rule with --rules"
+#: A Prometheus sends batches of 64 or 256 alerts.
+MAX_POST_BYTES = 4 * 1024 * 1024
 
 
 def _message(error: RequestValidationError) -> str:
@@ -26,7 +28,12 @@ def _message(error: RequestValidationError) -> str:
     return "; ".join(f"{'.'.join(str(part)[:80] for part in place)}: {what}" for place, what in mistakes)
 
 
-router = APIRouter(prefix="/alertmanager", tags=["alertmanager"], route_class=route_class(str, _message))
+router = APIRouter(
+    prefix="/alertmanager",
+    tags=["alertmanager"],
+    route_class=route_class(str, _message),
+    responses=error_responses(ALERTMANAGER_ERROR, 400, 404, 409, 413, 503),
+)
 Texts = Annotated[list[str] | None, Query(max_length=100)]
 SilenceId = Annotated[uuid.UUID, Path()]
 PostableSilenceDep = Annotated[PostableSilence, Depends(body_of(PostableSilence))]
@@ -54,9 +61,24 @@ def list_alerts(plane: ControlPlaneDep, asked: FilterDep) -> Response:
     return JSONResponse(alertmanager.alerts(views, asked, plane.settings.dashboard_url, now))
 
 
-@router.post("/api/v2/alerts", summary="Not possible: alerts come from rules", status_code=405)
-async def post_alerts() -> Response:
-    return JSONResponse(NO_PUSH, 405, {"Allow": "GET"})
+async def _posted(request: Request) -> Any:
+    with Claim(request.app.state.budget) as claim:
+        return read_json(await read_body(request, MAX_POST_BYTES, claim))
+
+
+@router.post("/api/v2/alerts", summary="Take alerts of another program, such as a Prometheus")
+def post_alerts(
+    plane: ControlPlaneDep, caller: CallerDep, body: Annotated[Any, Depends(_posted)]
+) -> Response:
+    """The label `alert_source` is added, `external` unless the alert has one. An agent's token that is bound to an
+    application posts alerts with its label `app` only. Valid alerts are taken even where others are not.
+    """
+    taken, mistakes = alertmanager.posted_alerts(body, caller.app, plane.clock())
+    if refused := plane.alerting.post_alerts(taken, caller.name):
+        mistakes.append(
+            f"{refused} alerts refused: the limit of {MAX_RECEIVED_ALERTS} received alerts is reached"
+        )
+    return JSONResponse("; ".join(mistakes[:10]), 400) if mistakes else Response(status_code=200)
 
 
 @router.get("/api/v2/alerts/groups", summary="Firing alerts by notification group")
@@ -80,7 +102,7 @@ def post_silence(plane: ControlPlaneDep, caller: CallerDep, body: PostableSilenc
     now, queries = plane.clock(), plane.alerts
     old = queries.silence(body.id) if body.id else None
     asked = alertmanager.silence_of(body, old, now)
-    who = asked.created_by, caller.name
+    who = caller.actor(asked.created_by), caller.name
     made = queries.change_silence(old.id, asked, *who) if old else queries.add_silence(asked, *who)
     return JSONResponse({"silenceID": made.id})
 
@@ -92,7 +114,7 @@ def get_silence(plane: ControlPlaneDep, silence_id: SilenceId) -> Response:
 
 @router.delete("/api/v2/silence/{silence_id}", summary="Expire a silence")
 def delete_silence(plane: ControlPlaneDep, caller: CallerDep, silence_id: SilenceId) -> Response:
-    plane.alerts.expire_silence(str(silence_id), caller.name, caller.name)
+    plane.alerts.expire_silence(str(silence_id), caller.actor(), caller.name)
     return Response(status_code=200)
 
 
@@ -107,6 +129,11 @@ def list_receivers(plane: ControlPlaneDep) -> Response:
     return JSONResponse([{"name": name} for name in plane.alerts.config.receivers])
 
 
-@router.get("/metrics", summary="The version of the API as a metric, for karma")
+@router.get(
+    "/metrics",
+    summary="The version of the API as a metric, for karma",
+    response_class=Response,  # errors stay JSON
+    responses={200: {"content": {"text/plain": {}}}},
+)
 async def get_metrics() -> Response:
     return PlainTextResponse(alertmanager.BUILD_INFO)

@@ -17,10 +17,12 @@ from controlplane.api.alerting_bodies import (
     AcknowledgeRequest,
     AlertDetailBody,
     AlertsBody,
+    AlertStatisticsBody,
     NotesBody,
     OneAlertBody,
     PastAlertsBody,
     ReceiversBody,
+    RuleStatisticsBody,
     TrialBody,
     TrialRequest,
 )
@@ -30,6 +32,7 @@ from controlplane.app import ControlPlane
 
 router = APIRouter(prefix="/api/v1", tags=["alerts"])
 DEFAULT_RANGE = 86400.0  # seconds
+STATISTICS_RANGE = 30 * DEFAULT_RANGE
 
 Fingerprint = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="of the alert's labels")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
@@ -67,10 +70,22 @@ def get_alert_history(
     end: Moment = None,
     limit: Limit = 200,
 ) -> PastAlertsBody:
-    """Alerts that fired at any time between `start` and `end`; by default within the last day."""
+    """Alerts that fired at any time between `start` and `end`; by default within the last day. `query_id`: of this query
+    and of its whole app."""
     since, until = stretch(start, end, plane.clock(), DEFAULT_RANGE)
-    found = plane.alerts.history(since, until, query_id, limit)
+    query = plane.window.view(query_id) if query_id is not None else None
+    found = plane.alerts.history(since, until, query_id, limit, query.app if query else None)
     return PastAlertsBody(alerts=[alerting.alert_body(view) for view in found])
+
+
+@router.get("/alerts/statistics", summary="How often and how long each rule fired, and of what use")
+def get_alert_statistics(
+    plane: ControlPlaneDep, start: Moment = None, end: Moment = None
+) -> AlertStatisticsBody:
+    """Of alerts that fired at any time between `start` and `end`; by default within the last 30 days."""
+    since, until = stretch(start, end, plane.clock(), STATISTICS_RANGE)
+    found = plane.alerts.rule_statistics(since, until)
+    return AlertStatisticsBody(rules=[RuleStatisticsBody(**vars(entry)) for entry in found])
 
 
 @router.get("/alerts/{fingerprint}", summary="An alert and its notifications")
@@ -92,7 +107,7 @@ def post_acknowledge(
     plane: ControlPlaneDep, caller: CallerDep, fingerprint: Fingerprint, body: AcknowledgeRequestDep
 ) -> OneAlertBody:
     """Notifications are not repeated while it fires; the resolution is still notified. 409 if it does not fire."""
-    view = plane.alerts.acknowledge(fingerprint, body.actor or caller.name, caller.name, body.comment)
+    view = plane.alerts.acknowledge(fingerprint, caller.actor(body.actor), caller.name, body.comment)
     return OneAlertBody(alert=alerting.alert_body(view))
 
 
@@ -118,5 +133,5 @@ def list_receivers(plane: ControlPlaneDep) -> ReceiversBody:
 )
 def post_trial(plane: ControlPlaneDep, caller: CallerDep, body: TrialRequestDep) -> TrialBody:
     """Waits for every integration of the receiver, and resolves the trial where it is notified of resolved alerts."""
-    results = plane.alerts.try_receiver(body.receiver, body.actor or caller.name, caller.name)
+    results = plane.alerts.try_receiver(body.receiver, caller.actor(body.actor), caller.name)
     return alerting.trial_body(body.receiver, results)

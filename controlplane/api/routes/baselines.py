@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from controlplane.api import intake
-from controlplane.api.deps import ControlPlaneDep, EventLines
+from controlplane.api.deps import ControlPlaneDep, EncodedBody
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
 from controlplane.metrics.baselines import Baseline, from_json, from_stored, to_json, to_stored
@@ -25,14 +25,14 @@ MAX_CHUNKS = 1_000
 MAX_NAME_CHARS = 100
 
 
-async def _body(request: Request, plane: ControlPlaneDep) -> AsyncIterator[EventLines]:
+async def _body(request: Request, plane: ControlPlaneDep) -> AsyncIterator[EncodedBody]:
     with intake.Claim(request.app.state.budget) as claim:
         raw = await intake.read_body(request, plane.settings.max_body_bytes, claim)
-        yield EventLines(raw, request.headers.get("content-encoding", ""), claim)
+        yield EncodedBody(raw, request.headers.get("content-encoding", ""), claim)
 
 
 @router.put("/baselines", summary="Upload a chunk of a new set of baselines")
-def put_baselines(plane: ControlPlaneDep, body: Annotated[EventLines, Depends(_body)]) -> dict[str, Any]:
+def put_baselines(plane: ControlPlaneDep, body: Annotated[EncodedBody, Depends(_body)]) -> dict[str, Any]:
     """`{"set": NAME, "chunk": 0, "chunks": N, "baselines": [{"query_id", "app", "query", "made_at", "figures": {NAME:
     {"0.5": [168 values]}}}]}`, plain or gzip. The response shows whether the set is complete and therefore current.
     """

@@ -35,7 +35,7 @@ from controlplane.checkpoints.reading.versions import SparkVersion, parse_versio
 from controlplane.checkpoints.survey import SURVEY, Survey
 from controlplane.errors import BadRequest, Forbidden, NotFound, StoreUnavailable
 from controlplane.health.checkpoint_verdict import with_change
-from controlplane.ingest.service import deeper_than
+from controlplane.ingest.lines import deeper_than
 from controlplane.model import QueryView
 from controlplane.store import checkpoints as rows
 from controlplane.store import shapes as shape_rows

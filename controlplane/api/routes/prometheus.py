@@ -5,9 +5,11 @@ Bodies and errors have Prometheus' format; 401 and 403 have the API's own.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -22,21 +24,26 @@ from alerts.promql.syntax.nodes import Node
 from alerts.promql.syntax.parser import parse
 from controlplane.api import intake, prometheus, prometheus_form, prometheus_series
 from controlplane.api.deps import ControlPlaneDep
-from controlplane.api.error_formats import route_class
+from controlplane.api.error_formats import PROMETHEUS_ERROR, error_responses, route_class
 from controlplane.api.limiter import EvaluationLimiter, LimiterTimeout
 from controlplane.api.prometheus import PrometheusError
 from controlplane.api.prometheus_form import Form, QueryRange
 from controlplane.app import ControlPlane
 
+ERRORS = error_responses(PROMETHEUS_ERROR, 400, 404, 413, 422, 429, 503)
 MAX_EVALUATIONS = 4  # concurrent
 QUEUE_SECONDS = 5.0  # for an evaluation slot
+WATCH_SECONDS = 0.5  # between two looks at the client's connection
 #: A client's now is a little before the server's when the request is read.
 UNDERWAY = 5.0
 FORM = "application/x-www-form-urlencoded"
 
 
 router = APIRouter(
-    prefix="/prometheus/api/v1", tags=["prometheus"], route_class=route_class(prometheus.failure)
+    prefix="/prometheus/api/v1",
+    tags=["prometheus"],
+    route_class=route_class(prometheus.failure),
+    responses=ERRORS,
 )
 
 
@@ -55,14 +62,31 @@ FormDep = Annotated[Form, Depends(_form)]
 async def _limited(request: Request, _: FormDep) -> AsyncIterator[None]:
     """Hold an evaluation slot from the reading of the form until before the response is sent."""
     limiter: EvaluationLimiter = request.app.state.limiter
+    request.state.abandoned = threading.Event()
     try:
-        async with limiter.acquire():
+        async with limiter.acquire(), _noticing(request):
             yield
     except LimiterTimeout:
         problem = (
             f"query timed out in query queue: {MAX_EVALUATIONS} other evaluations are running; try again"
         )
         raise PrometheusError("timeout", problem) from None
+
+
+@asynccontextmanager
+async def _noticing(request: Request) -> AsyncIterator[None]:
+    """Set `abandoned` when the client closes the connection, so that the evaluation ends and its slot is free."""
+    watching = asyncio.create_task(_watch(request))
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
+async def _watch(request: Request) -> None:
+    while not await request.is_disconnected():
+        await asyncio.sleep(WATCH_SECONDS)
+    request.state.abandoned.set()
 
 
 LIMITED = [Depends(_limited, scope="function")]
@@ -111,13 +135,19 @@ Evaluate = Callable[[Node, SeriesSource, float, Limits, Annotations], Value]
 
 
 def _evaluated(
-    plane: ControlPlane, form: Form, at: float, evaluation: Evaluate, times: QueryRange | None = None
+    plane: ControlPlane,
+    request: Request,
+    form: Form,
+    at: float,
+    evaluation: Evaluate,
+    times: QueryRange | None = None,
 ) -> Response:
     """`at`: the time of the query or the end of its range; `times`: of a range query."""
     limit, lookback = form.limit(), form.duration("lookback_delta", 0.0)
     asked = form.duration("timeout", DEFAULT_LIMITS.seconds)
     seconds = asked if asked < DEFAULT_LIMITS.seconds else DEFAULT_LIMITS.seconds  # NaN is no limit
-    limits = Limits(seconds=seconds, points=prometheus_form.MAX_POINTS + 1)
+    abandoned: threading.Event = request.state.abandoned
+    limits = Limits(seconds=seconds, points=prometheus_form.MAX_POINTS + 1, abandoned=abandoned.is_set)
     notes: list[str] = []
     annotations = Annotations()
     source = plane.series.source(_live_at(plane, at), notes)
@@ -131,7 +161,7 @@ def _evaluated(
 
 @router.get("/query", summary="Instant query", openapi_extra=described(*QUERY), dependencies=LIMITED)
 @router.post("/query", summary="Instant query", openapi_extra=described(*QUERY), dependencies=LIMITED)
-def query(plane: ControlPlaneDep, form: FormDep) -> Response:
+def query(plane: ControlPlaneDep, request: Request, form: FormDep) -> Response:
     at = form.moment("time", _now(plane))
 
     def instant(
@@ -139,7 +169,7 @@ def query(plane: ControlPlaneDep, form: FormDep) -> Response:
     ) -> Value:
         return evaluate(node, source, at, lookback, limits, annotations=annotations)
 
-    return _evaluated(plane, form, at, instant)
+    return _evaluated(plane, request, form, at, instant)
 
 
 @router.get(
@@ -148,7 +178,7 @@ def query(plane: ControlPlaneDep, form: FormDep) -> Response:
 @router.post(
     "/query_range", summary="Range query", openapi_extra=described(*QUERY_RANGE), dependencies=LIMITED
 )
-def query_range(plane: ControlPlaneDep, form: FormDep) -> Response:
+def query_range(plane: ControlPlaneDep, request: Request, form: FormDep) -> Response:
     """At most 11 000 points per series."""
     times = prometheus_form.stretch(form)
 
@@ -159,7 +189,7 @@ def query_range(plane: ControlPlaneDep, form: FormDep) -> Response:
         span = times.start, times.end, times.step
         return evaluate_range(node, source, *span, lookback, limits, annotations=annotations)
 
-    return _evaluated(plane, form, times.end, ranged, times)
+    return _evaluated(plane, request, form, times.end, ranged, times)
 
 
 # -- metadata --------------------------------------------------------------------------------------

@@ -5,15 +5,16 @@ The present comes from the window and is rendered once per verdict; the past com
 
 from __future__ import annotations
 
-from collections import Counter
+import uuid
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import StringConstraints
 from sqlalchemy.engine import Connection
 
 from alerts.errors import AlertsError
-from alerts.matching.labels import Matcher, matches, parse_matchers
+from alerts.matching.labels import Matcher, parse_matchers
 from controlplane.api import render
 from controlplane.api.bodies import (
     ChangeBody,
@@ -27,7 +28,9 @@ from controlplane.api.bodies import (
     RunsBody,
 )
 from controlplane.api.deps import ControlPlaneDep, FleetCacheDep, QueryIdDep, stretch
-from controlplane.api.history_bodies import TimelineBody
+from controlplane.api.fleet import answer
+from controlplane.api.fleet.answer import FleetRequest
+from controlplane.api.history_bodies import BatchBody, TimelineBody
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
 from controlplane.health.context import context_at
@@ -43,12 +46,18 @@ from controlplane.store import queries as query_rows
 from listeners.protocol.wire import rfc3339
 
 router = APIRouter(prefix="/api/v1/queries", tags=["queries"])
-WORST_FIRST = {status.value: place for place, status in enumerate(QueryStatus)}
+SEARCH = "Words; each must be part of the query's name, app, id, sentence, alerts or a label's value"
+SORT = (
+    "A field, descending with a leading `-`; unknown values are last. `alert_severity`: what needs attention first, "
+    "the newest before older. Without it the worst status is first"
+)
+CHOICES = "Add `choices`: the applications and labels to filter by"
+SINCE = "The `cursor` of an earlier answer to the same request: only the rows that changed, and `removed` ids"
 MAX_POINTS = 2000
 DEFAULT_RANGE, TIMELINE_RANGE = 3600.0, 30 * 86400.0  # seconds
 SHOWN = 20
 
-Name = Annotated[str | None, Query(max_length=256)]
+Text = Annotated[str, StringConstraints(max_length=256)]
 Labels = Annotated[
     list[str] | None,
     Query(max_length=20, description='Matchers such as team="data",env=~"prod|stage"; all must match'),
@@ -56,24 +65,55 @@ Labels = Annotated[
 Moment = Annotated[str | None, Query(max_length=64, description="RFC 3339 or Unix seconds")]
 
 
-@router.get("", summary="The fleet, worst first")
+@router.get("", summary="The fleet, worst first", response_model=FleetBody, response_class=Response)
 def list_queries(
+    request: Request,
     plane: ControlPlaneDep,
     cache: FleetCacheDep,
-    app: Name = None,
-    status: QueryStatus | None = None,
+    app: Annotated[list[Text] | None, Query(max_length=100)] = None,
+    status: Annotated[list[QueryStatus] | None, Query(max_length=len(QueryStatus))] = None,
     label: Labels = None,
-) -> FleetBody:
-    """All queries except retired ones (see `status=retired`) and those replaced by a newer query of the same name."""
+    search: Annotated[str, Query(max_length=256, description=SEARCH)] = "",
+    sort: Annotated[str, Query(max_length=64, description=SORT)] = "",
+    offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+    limit: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
+    fields: Annotated[
+        str, Query(max_length=2000, description="Fields, separated by commas; all by default")
+    ] = "",
+    since: Annotated[str | None, Query(max_length=64, description=SINCE)] = None,
+    choices: Annotated[bool, Query(description=CHOICES)] = False,
+) -> Response:
+    """All queries except retired ones (see `status=retired`) and those replaced by a newer query of the same name.
+
+    `app` and `status` may be repeated: any of them. `counts` leaves the filter by status out.
+
+    The answer has an `ETag`: with it as `If-None-Match` an unchanged answer is 304 and has no body. With `fields` the
+    rows have only these.
+    """
+    wanted = FleetRequest(
+        apps=frozenset(app or ()),
+        statuses=frozenset(status or ()),
+        matchers=tuple(matcher for text in label or () for matcher in _matchers(text)),
+        search=search,
+        sort=sort,
+        offset=offset,
+        limit=limit,
+        fields=tuple(name.strip() for name in fields.split(",") if name.strip()),
+        since=since,
+        choices=choices,
+    )
+    wanted.check()
     now = plane.clock()
-    wanted = [matcher for text in label or () for matcher in _matchers(text)]
-    retired = status == QueryStatus.RETIRED
-    fleet = plane.window.views() if retired else (v for v in plane.fleet() if v.retired_at is None)
-    views = (v for v in fleet if app in (None, v.app) and matches(wanted, v.labels))
-    shown = [row for row in (cache.row(view, now) for view in views) if status in (None, row.status)]
-    shown.sort(key=lambda q: (WORST_FIRST[q.status], q.app, q.name or "", q.query_id))
-    counts = Counter(query.status for query in shown)
-    return FleetBody(as_of=rfc3339(now), counts=dict(counts), queries=shown)
+    found = answer.answer(plane, cache, wanted, now)
+    headers = {
+        "ETag": found.etag,
+        "Cache-Control": "private, no-cache",
+        "Vary": "Accept-Encoding, Authorization",
+    }
+    if found.etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    body, encoding = answer.compressed(found.body(now), request.headers.get("accept-encoding", ""))
+    return Response(body, media_type="application/json", headers=headers | encoding)
 
 
 def _matchers(text: str) -> tuple[Matcher, ...]:
@@ -155,6 +195,21 @@ def get_progress(
         view_of(plane, query_id)
     points = render.progress_bodies(found.points)
     return ProgressListBody(progress=points, resolution=found.resolution, notes=list(found.notes))
+
+
+@router.get("/{query_id}/runs/{run_id}/batches/{batch_id}", summary="A batch's report as Spark wrote it")
+def get_batch(
+    plane: ControlPlaneDep,
+    query_id: QueryIdDep,
+    run_id: Annotated[uuid.UUID, Path(description="the run's id")],
+    batch_id: Annotated[int, Path(ge=0, lt=2**63)],
+) -> BatchBody:
+    """404 where the store does not have the report, or no longer."""
+    with plane.reading() as conn:
+        report = query_rows.report_of(conn, query_id, str(run_id), batch_id)
+    if report is None:
+        raise NotFound(f"the store has no report of batch {batch_id} of this run")
+    return BatchBody(report=report)
 
 
 @router.get("/{query_id}/timeline", summary="Runs, alerts and actions from the lake")

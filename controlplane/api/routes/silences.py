@@ -23,18 +23,22 @@ def list_silences(
     plane: ControlPlaneDep,
     active: Annotated[bool | None, Query(description="Only those that last now, or only the others")] = None,
 ) -> SilencesBody:
+    """Those of the Alertmanagers to which alerts are also sent come last, with the name of the Alertmanager."""
     now, firing = plane.clock(), _firing(plane)
-    found = [
-        item
-        for item in plane.alerts.silences(now)
+    found = [(item, None) for item in plane.alerts.silences(now)]
+    servers = reversed(plane.alerts.alertmanagers())  # those of a cluster have the same silences
+    others = {item.id: (item, server.name) for server in servers for item in server.silences}.values()
+    shown = [
+        alerting.silence_body(item, firing, now, origin)
+        for item, origin in (*found, *others)
         if active is None or (item.state(now) is SilenceState.ACTIVE) is active
     ]
-    return SilencesBody(silences=[alerting.silence_body(item, firing, now) for item in found])
+    return SilencesBody(silences=shown)
 
 
 @router.post("", status_code=201, summary="Create a silence", openapi_extra=body_schema(SilenceRequest))
 def post_silence(plane: ControlPlaneDep, caller: CallerDep, body: SilenceRequestDep) -> OneSilenceBody:
-    actor = body.actor or caller.name
+    actor = caller.actor(body.actor)
     asked = alerting.silence_of(body, actor, plane.clock())
     return _shown(plane, plane.alerts.add_silence(asked, actor, caller.name))
 
@@ -47,7 +51,7 @@ def delete_silence(
     actor: Annotated[str | None, Query(max_length=200, description="the person, where a page asks")] = None,
 ) -> OneSilenceBody:
     """The silence stays in the store, and the audit log names who expired it. Idempotent."""
-    person = (actor or "").strip() or caller.name
+    person = caller.actor((actor or "").strip())
     return _shown(plane, plane.alerts.expire_silence(str(silence_id), person, caller.name))
 
 

@@ -150,3 +150,13 @@ def test_a_configuration_reads_back_the_same_but_for_its_secrets(text: str) -> N
     assert [(r.name, len(r.integrations)) for r in back.receivers.values()] == [
         (r.name, len(r.integrations)) for r in config.receivers.values()
     ]
+
+
+def test_sections_of_prometheus_are_left_out_and_routes_are_there() -> None:
+    """amtool reads the configuration and knows neither."""
+    text = "global: {external_labels: {a: b}}\nalerting: {alertmanagers: [{static_configs: [{targets: [am]}]}]}\n"
+    config, mistakes = load(text)
+    assert config is not None, mistakes
+    shown, mistakes = load(alertmanager.written(config))
+    assert shown is not None and not mistakes
+    assert (shown.alertmanagers, shown.external_labels, shown.route.receiver) == ((), {}, "nobody")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import tracemalloc
+import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -91,6 +92,22 @@ def test_a_gzip_bomb_stops_at_the_cap_without_the_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 32 * MIB
+
+
+def test_a_body_of_many_empty_members_is_refused_without_reading_them_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened, real = [], zlib.decompressobj
+    monkeypatch.setattr(intake.zlib, "decompressobj", lambda **options: opened.append(1) or real(**options))
+    with pytest.raises(BadRequest, match="members"):
+        intake.inflate(gzip.compress(b"", mtime=0) * 50_000, 8 * MIB, claim())
+    assert len(opened) == intake.MAX_MEMBERS
+
+
+def test_a_body_that_grows_beyond_reason_is_refused_below_the_limit_of_sizes() -> None:
+    bomb = gzip.compress(b"\0" * (8 * MIB), 9)
+    with pytest.raises(BodyTooLarge):
+        intake.inflate(bomb, 64 * MIB, claim())
 
 
 def test_inflated_bytes_count_against_the_budget() -> None:

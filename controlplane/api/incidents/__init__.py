@@ -1,0 +1,1 @@
+"""Incidents over HTTP: routes, bodies, and the bundle, an incident as one HTML file."""

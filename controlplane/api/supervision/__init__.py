@@ -1,0 +1,1 @@
+"""Bodies of supervision (policies, desired states, the ledger) and their rendering. Called by `controlplane.api.routes`."""
