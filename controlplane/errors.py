@@ -7,7 +7,10 @@ ControlPlaneError            code, status (HTTP), detail; the message is for peo
 ├── NotFound      404
 ├── Conflict      409        not possible in the current state (another action runs, …)
 ├── BodyTooLarge  413        the client must split the body and send it again
+├── TooManyEvents 429        the app sends faster than its quota; send the events later
 ├── StoreUnavailable 503     the store cannot be written now (disk full, locked); retry later
+│   └── LeaseLost            another server has become active
+├── NotActive     503        this server is the standby; `detail["active"]` is the address of the active one
 ├── LakeError     503        the lake cannot be read or written; the message names what to change
 └── SettingsError            the configuration is invalid; the CLI prints the message and exits with 2
 """
@@ -66,11 +69,46 @@ class BodyTooLarge(ControlPlaneError):
     status, code = 413, "body_too_large"
 
 
+class TooManyEvents(ControlPlaneError):
+    """The app sends events faster than its quota allows."""
+
+    status, code = 429, "too_many_events"
+    retry_after = 5.0
+
+
 class StoreUnavailable(ControlPlaneError):
     """The store cannot be read or written now."""
 
     status, code = 503, "store_unavailable"
     retry_after = 5.0
+
+    @property
+    def reason(self) -> str:
+        """What everybody may read: the messages of databases may name hosts and users."""
+        return "the store does not accept writes; see the server log"
+
+
+class StoreDamaged(StoreUnavailable):
+    """The store's file or its disk is damaged: nothing is written to it until it is repaired or restored."""
+
+    @property
+    def reason(self) -> str:
+        """The message itself, which is the server's own."""
+        return str(self)
+
+
+class LeaseLost(StoreUnavailable):
+    """Another server has become active, so this one must not write."""
+
+    code = "lease_lost"
+    retry_after = 1.0
+
+
+class NotActive(ControlPlaneError):
+    """This server is the standby; the active one takes the request."""
+
+    status, code = 503, "standby"
+    retry_after = 1.0
 
 
 class LakeError(ControlPlaneError):

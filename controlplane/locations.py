@@ -30,3 +30,15 @@ def is_root(text: str) -> bool:
     if scheme in LOCAL_SCHEMES:
         return os.path.isabs(path) and not host
     return scheme != "?" and bool(host) and "://" in text
+
+
+def checkpoint_key(location: str, host: str) -> str:
+    """The identity of a checkpoint: its location, with the host where that is a local path. Empty where unknown.
+
+    `file:/a`, `file:///a` and `/a` are one path.
+    """
+    scheme, place, path = split_location(location.strip())
+    path = path.rstrip("/") or path
+    if scheme in LOCAL_SCHEMES:
+        return f"file://{host}{path}" if path and host else ""
+    return f"{scheme}://{place}{path}" if scheme != "?" else location.strip()

@@ -8,6 +8,8 @@ do not appear in `repr`. All mistakes are reported at once, each with the variab
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,9 +18,13 @@ from urllib.parse import urlsplit
 
 from controlplane.errors import SettingsError
 from controlplane.locations import is_root
+from controlplane.server_urls import named_servers
 
 PREFIX = "CONTROLPLANE_"
 MIB = 1024 * 1024
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+#: Addresses that stand for all interfaces, and the loopback address of each.
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,9 @@ class Settings:
     data_dir: Path = Path("controlplane-data")
     database_url: str | None = field(default=None, repr=False)
     external_url: str | None = None
+    allowed_hosts: tuple[
+        str, ...
+    ] = ()  # names by which clients reach server and dashboard, beside the local ones
     retention_days: float = 14.0
     retention_bytes: int = 10 * 1024 * MIB
     lake: str | None = None  # lake for events older than `hot_days`: a path, or a URL that fsspec opens
@@ -42,15 +51,32 @@ class Settings:
     notify: Path | None = None  # notification configuration; none: the webhook, if it is set
     webhook: str | None = field(default=None, repr=False)
     series_step: float = 15.0
-    max_series: int = 50_000
+    max_series: int = 500_000
+    max_queries: int = 10_000  # quotas of ingest, see `controlplane.ingest.quotas`
+    max_queries_per_app: int = 1_000
+    max_agents: int = 5_000
+    max_agents_per_app: int = 500
+    max_events_per_second_per_app: float = 2_000.0
     checkpoint_roots: tuple[str, ...] = ()  # the server itself may read checkpoints below these
-    metrics_need_token: bool = False
+    launchers: tuple[str, ...] = ()  # kinds of launchers that may start applications; none: all are off
+    metrics_need_token: bool | None = None  # None: where the server listens beyond loopback
     max_body_bytes: int = 16 * MIB
     max_decompressed_bytes: int = 64 * MIB
     max_bodies_bytes: int = 160 * MIB  # of all request bodies in memory together
-    url: str | None = None  # the server, for clients
+    advertise_url: str | None = None  # where clients reach this server, if another one shares its database
+    url: str | None = None  # the server, for clients; several addresses are separated by commas
     token: str | None = field(default=None, repr=False)  # for clients
     token_file: Path | None = None  # for clients; read at each use, so a renewed token is found
+    ca_file: Path | None = None  # for clients: certificates of a private CA, beside those of the system
+    tls_cert: Path | None = (
+        None  # certificate and key of server and dashboard; changed files are loaded again
+    )
+    tls_key: Path | None = None
+    auth_file: Path | None = None  # log-in of the dashboard by OpenID Connect: Streamlit's secrets
+    trusted_proxies: tuple[str, ...] = ()  # networks of the proxies that log people in for the dashboard
+    proxy_user_header: str = "X-Forwarded-User"
+    proxy_groups_header: str = "X-Forwarded-Groups"
+    role_map: Path | None = None  # roles of the dashboard's people
 
     @property
     def store_days(self) -> float:
@@ -59,13 +85,49 @@ class Settings:
 
     @property
     def server_url(self) -> str:
-        """URL of the server for clients with these settings."""
-        return (self.url or f"http://{connect_host(self.host)}:{self.port}").rstrip("/")
+        """URL of the server for clients with these settings, or several, separated by commas."""
+        url = self.url or f"{self.scheme}://{connect_host(self.host)}:{self.port}"
+        return ",".join(address.rstrip("/") for address in _listed(url))
+
+    @property
+    def advertised_url(self) -> str:
+        """Where clients reach this server."""
+        host = socket.gethostname() if self.host in WILDCARDS else connect_host(self.host)
+        return (self.advertise_url or f"{self.scheme}://{host}:{self.port}").rstrip("/")
 
     @property
     def dashboard_url(self) -> str:
         """URL of the dashboard; links in alerts begin with it."""
-        return (self.external_url or f"http://{connect_host(self.host)}:{self.ui_port}").rstrip("/")
+        return (self.external_url or f"{self.scheme}://{connect_host(self.host)}:{self.ui_port}").rstrip("/")
+
+    @property
+    def scheme(self) -> str:
+        """`https` if server and dashboard have a certificate."""
+        return "https" if self.tls_cert else "http"
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Host names of server and dashboard: the local ones, `allowed_hosts` and that of the external URL.
+
+        On an address beyond loopback, also that address, or for a wildcard the name of this machine.
+        """
+        names = [*LOOPBACK_NAMES, *self.allowed_hosts]
+        if self.listens_beyond_loopback:
+            names.append(socket.gethostname() if self.host in WILDCARDS else self.host)
+        if self.external_url:
+            names.append(urlsplit(self.external_url).hostname or "")
+        return tuple(dict.fromkeys(name.lower().rstrip(".") for name in names if name))
+
+    @property
+    def listens_beyond_loopback(self) -> bool:
+        """Whether other machines can reach the server's address."""
+        return self.host not in LOOPBACK_NAMES and not self.host.startswith("127.")
+
+    @property
+    def metrics_are_open(self) -> bool:
+        """Whether `/metrics` is answered without a token."""
+        closed = self.metrics_need_token
+        return not (self.listens_beyond_loopback if closed is None else closed)
 
     @property
     def admin_token_file(self) -> Path:
@@ -80,7 +142,7 @@ class Settings:
 
 def connect_host(host: str) -> str:
     """The host for a URL on this machine, given a listening address: a wildcard becomes the loopback address."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    host = WILDCARDS.get(host, host)
     return f"[{host}]" if ":" in host else host
 
 
@@ -134,11 +196,14 @@ def check(settings: Settings) -> list[str]:
         ),
         (0.5 <= settings.series_step <= 300, "series_step", "must be 0.5 to 300 seconds"),
         (settings.max_series >= 1000, "max_series", "must be at least 1000"),
+        *((getattr(settings, name) >= 1, name, "must be at least 1") for name in QUOTAS),
+        (settings.max_events_per_second_per_app > 0, "max_events_per_second_per_app", "must be above 0"),
         (
             all(map(is_root, settings.checkpoint_roots)),
             "checkpoint_roots",
             "must be absolute paths, or URLs with a bucket or host, separated by commas",
         ),
+        (set(settings.launchers) <= set(LAUNCHERS), "launchers", f"must be of {', '.join(LAUNCHERS)}"),
         (settings.max_body_bytes > 0, "max_body_bytes", "must be above 0"),
         (
             settings.max_decompressed_bytes >= settings.max_body_bytes,
@@ -150,10 +215,33 @@ def check(settings: Settings) -> list[str]:
             "max_bodies_bytes",
             "must be at least max_body_bytes and max_decompressed_bytes together",
         ),
+        (
+            all(map(_is_host_pattern, settings.allowed_hosts)),
+            "allowed_hosts",
+            "must be host names without scheme and port, such as plane.example.com or *.example.com",
+        ),
+        (
+            (settings.tls_cert is None) == (settings.tls_key is None),
+            "tls_cert",
+            "must be set together with tls_key",
+        ),
         (_is_url(settings.external_url), "external_url", "must be a URL like https://host"),
-        (_is_url(settings.url), "url", "must be a URL like http://host:8420"),
+        (_is_url(settings.advertise_url), "advertise_url", "must be a URL like http://host:8420"),
+        (
+            settings.url is None or _are_servers(settings.url),
+            "url",
+            "must be a URL like http://host:8420, several separated by commas, or NAME=URL separated by semicolons",
+        ),
     ]
     return [f"{PREFIX}{name.upper()}: {rule}" for good, name, rule in rules if not good]
+
+
+def _are_servers(text: str) -> bool:
+    try:
+        addresses = named_servers(text).values() or [text]
+    except ValueError:
+        return False
+    return all(_is_url(url) for address in addresses for url in _listed(address) or ("",))
 
 
 def _is_url(value: str | None) -> bool:
@@ -164,6 +252,10 @@ def _is_url(value: str | None) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         return False
+
+
+def _is_host_pattern(name: str) -> bool:
+    return re.fullmatch(r"\*|(\*\.)?[\w.-]+|[0-9A-Fa-f:]+", name) is not None
 
 
 def _raw_value(environ: Mapping[str, str], name: str) -> str | None:
@@ -208,6 +300,11 @@ def _paths(text: str) -> tuple[str, ...]:
     return tuple(path for path in text.split(os.pathsep) if path)
 
 
+def _listed(text: str) -> tuple[str, ...]:
+    """Entries separated by commas."""
+    return tuple(filter(None, map(str.strip, text.split(","))))
+
+
 def _flag(text: str) -> bool:
     word = text.strip().lower()
     if word in ("1", "true", "yes", "on"):
@@ -217,6 +314,10 @@ def _flag(text: str) -> bool:
     raise ValueError(f"must be true or false, not {text[:40]!r}")
 
 
+#: Numbers of queries and agents that an app and the fleet may have.
+QUOTAS = ("max_queries", "max_queries_per_app", "max_agents", "max_agents_per_app")
+#: Kinds of launchers, see `controlplane.apps.launchers`.
+LAUNCHERS = ("process", "standalone", "kubernetes", "command")
 #: Settings that may also come from `CONTROLPLANE_…_FILE`. (`token_file` is a setting of its own.)
 SECRETS = ("database_url", "webhook")
 PARSERS: dict[str, Callable[[str], Any]] = {
@@ -226,6 +327,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "data_dir": Path,
     "database_url": str,
     "external_url": str,
+    "allowed_hosts": _listed,
     "retention_days": _number(float),
     "retention_bytes": _bytes,
     "lake": str,
@@ -238,12 +340,22 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "webhook": str,
     "series_step": _number(float),
     "max_series": _number(int),
-    "checkpoint_roots": lambda text: tuple(filter(None, map(str.strip, text.split(",")))),
+    **dict.fromkeys(QUOTAS, _number(int)),
+    "max_events_per_second_per_app": _number(float),
+    "checkpoint_roots": _listed,
+    "launchers": _listed,
     "metrics_need_token": _flag,
     "max_body_bytes": _bytes,
     "max_decompressed_bytes": _bytes,
     "max_bodies_bytes": _bytes,
+    "advertise_url": str,
     "url": str,
     "token": str,
     "token_file": Path,
+    **dict.fromkeys(("ca_file", "tls_cert", "tls_key"), Path),
+    "auth_file": Path,
+    "trusted_proxies": _listed,
+    "proxy_user_header": str,
+    "proxy_groups_header": str,
+    "role_map": Path,
 }

@@ -1,5 +1,7 @@
 """`controlplane stop|start|restart|retire QUERY`: request an action and follow it to its end.
 
+With several queries, `--selector` or `--dry-run` the first three request a bulk action (`controlplane.cli.bulk_actions`).
+
 Exit code 0 only when it is done and verified; 1 when it was refused, failed, timed out or could not be verified.
 State changes go to standard error, the outcome to standard output.
 """
@@ -16,10 +18,13 @@ from typing import Any
 
 import click
 
+from controlplane.cli import bulk_actions
+from controlplane.cli.bulk_actions import BulkOptions, bulk_options
 from controlplane.cli.fleet import find_query
 from controlplane.cli.options import client_options, json_option, settings_of
-from controlplane.console.client import ApiClient, click_error, open_client
+from controlplane.console.client import ApiClient, click_error
 from controlplane.console.errors import CallFailed, RequestRefused, Unreachable
+from controlplane.console.several_servers import open_client
 from controlplane.console.tables import plain, query_name
 
 POLL_SECONDS = 0.4
@@ -69,17 +74,24 @@ def _action(name: str, summary: str, drains: bool, starts: bool) -> click.Comman
     """The command of one action."""
 
     def command(
-        query: str,
+        query: tuple[str, ...],
         reason: str,
         wait: float | None,
         as_json: bool,
+        bulk: BulkOptions,
         drain: bool = False,
         force: bool = False,
         overrides: dict[str, Any] | None = None,
         **where: Any,
     ) -> None:
         client = open_client(settings_of(**where))
-        query_id = find_query(client, query)
+        if bulk.dry_run or bulk.selector or len(query) != 1:
+            if force or overrides:
+                raise click.UsageError("--force and --set take one QUERY and no --dry-run")
+            asked = {"action": name, "reason": reason, "drain": drain, "actor": person()}
+            code = bulk_actions.carry_out(client, query, asked, bulk, wait, as_json)
+            click.get_current_context().exit(code)
+        query_id = find_query(client, query[0])
         if not starts:
             confirm_final_stop(client, query_id)
         body = {"action": name, "drain": drain, "reason": reason, "overrides": overrides or {}}
@@ -96,14 +108,14 @@ def _action(name: str, summary: str, drains: bool, starts: bool) -> click.Comman
         *([force_option, set_option] if starts else []),
     ):
         command = option(command)
-    return click.command(name, help=summary)(click.argument("query")(command))
+    return click.command(name, help=summary)(click.argument("query", nargs=-1)(bulk_options(command)))
 
 
-stop = _action("stop", "Stop a query and wait until it has stopped.", drains=True, starts=False)
+stop = _action("stop", "Stop queries and wait until they have stopped.", drains=True, starts=False)
 start = _action(
-    "start", "Start a stopped or failed query and wait until it works.", drains=False, starts=True
+    "start", "Start stopped or failed queries and wait until they work.", drains=False, starts=True
 )
-restart = _action("restart", "Restart a query and wait until the new run works.", drains=True, starts=True)
+restart = _action("restart", "Restart queries and wait until the new runs work.", drains=True, starts=True)
 
 
 @click.command()

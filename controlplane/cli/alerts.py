@@ -1,9 +1,10 @@
-"""`controlplane alerts`: present alerts; `alerts ack`: acknowledge one; `alerts history`: past alerts."""
+"""`controlplane alerts`: present alerts; `alerts ack`: acknowledge one; `alerts history`: past alerts; `incidents`."""
 
 from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,10 +12,16 @@ import click
 from controlplane.cli.actions import person
 from controlplane.cli.fleet import ask, find_query
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import ApiClient, click_error, open_client
+from controlplane.console.client import ApiClient, click_error
 from controlplane.console.errors import CallFailed, UsageProblem
-from controlplane.console.tables import age, plain, shortened, table
+from controlplane.console.several_servers import open_client
+from controlplane.console.tables import age, listing, plain, query_name, shortened
 
+INCIDENT_HEAD = ("ID", "AGE", "STATE", "KIND", "CAUSE", "TRIAL", "EXTENT")
+MEMBER_HEAD = ("STATUS", "QUERY", "ID", "SINCE", "UP AGAIN")
+ID_CHARS = 8
+WHOLE_ID_CHARS = 36
+INCIDENTS = "/api/v1/incidents"
 HEAD = ("STATE", "SEVERITY", "ALERT", "ABOUT", "FINGERPRINT", "SINCE", "NOTE", "SUMMARY")
 MAX_SUMMARY = 90  # characters; --json has the whole text
 MIN_PREFIX = 4
@@ -70,7 +77,7 @@ def history(since: float, query: str | None, limit: int, as_json: bool, **where:
 def _listed(found: list[dict[str, Any]], now: float) -> str:
     if not found:
         return "no alerts"
-    return table(HEAD, [_row(alert, now) for alert in found])
+    return listing(HEAD, found, lambda alert: _row(alert, now))
 
 
 def _row(a: dict[str, Any], now: float) -> tuple[object, ...]:
@@ -131,3 +138,89 @@ def _one_of(firing: list[dict[str, Any]], text: str) -> dict[str, Any]:
         raise UsageProblem(f"no firing alert matches {plain(text)}; controlplane alerts lists them")
     named = " or ".join(f"{alert['fingerprint']} ({plain(about_of(alert))})" for alert in meant[:10])
     raise UsageProblem(f"{plain(text)} matches {named}; give the fingerprint")
+
+
+class IncidentGroup(click.Group):
+    """`incidents [ID]` is `incidents show [ID]`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else ["show", *args])
+
+
+@click.group(cls=IncidentGroup)
+def incidents() -> None:
+    """Incidents: queries that failed with one cause. `incidents [ID]` is `incidents show [ID]`."""
+
+
+@incidents.command()
+@click.argument("incident", required=False)
+@click.option(
+    "--since", type=DURATION, default="7d", show_default=True, metavar="DURATION", help="For example 12h."
+)
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@json_option
+@client_options
+def show(incident: str | None, since: float, limit: int, as_json: bool, **where: Any) -> None:
+    """Open and recent incidents, newest first; of INCIDENT (an id or the beginning of one) its queries and timeline."""
+    client, now = open_client(settings_of(**where)), time.time()
+    found = ask(client, INCIDENTS, start=now - since, limit=limit)["incidents"]
+    if incident is None:
+        click.echo(json.dumps({"incidents": found}, indent=2) if as_json else _incident_table(found, now))
+        return
+    detail = ask(client, f"{INCIDENTS}/{_incident_id(found, incident)}")
+    click.echo(json.dumps(detail, indent=2) if as_json else "\n".join(_incident_detail(detail, now)))
+
+
+@incidents.command()
+@click.argument("incident")
+@click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), help="File; default: standard output."
+)
+@client_options
+def export(incident: str, output: Path | None, **where: Any) -> None:
+    """Write an incident with its queries as one HTML file: timeline, failures, changes, checkpoints, actions."""
+    client = open_client(settings_of(**where))
+    incident_id = incident
+    if len(incident) < WHOLE_ID_CHARS:
+        incident_id = _incident_id(ask(client, INCIDENTS, start=0, limit=1000)["incidents"], incident)
+    page = ask(client, f"{INCIDENTS}/{incident_id}/bundle")
+    if output is None:
+        click.echo(page)
+        return
+    try:
+        output.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UsageProblem(f"cannot write {output}: {error.strerror or error}") from None
+    click.echo(f"{output}: incident {incident_id}", err=True)
+
+
+def _incident_id(found: list[dict[str, Any]], prefix: str) -> str:
+    matching = [str(i["id"]) for i in found if i["id"].startswith(prefix)]
+    if len(matching) != 1:
+        raise click.UsageError(
+            f"{len(matching)} incidents of the last days have an id that begins with {prefix}"
+        )
+    return matching[0]
+
+
+def _incident_table(found: list[dict[str, Any]], now: float) -> str:
+    return listing(INCIDENT_HEAD, found, lambda i: _incident_row(i, now)) if found else "no incidents"
+
+
+def _incident_row(i: dict[str, Any], now: float) -> tuple[object, ...]:
+    state = "ended" if i["ended_at"] else f"{i['down']} of {len(i['members'])} down"
+    trial = i["trial"]["state"] if i["trial"] else "–"
+    return i["id"][:ID_CHARS], age(i["began_at"], now), state, i["kind"], i["cause"], trial, i["sentence"]
+
+
+def _incident_detail(detail: dict[str, Any], now: float) -> list[str]:
+    incident = detail["incident"]
+    members = listing(MEMBER_HEAD, incident["members"], lambda m: _member_row(m, now))
+    events = [f"{e['at']}  {e['kind']:<12}  {plain(e['text'])}" for e in detail["timeline"]]
+    return [plain(incident["sentence"]), "", members, "", *events]
+
+
+def _member_row(m: dict[str, Any], now: float) -> tuple[object, ...]:
+    up = age(m["until"], now) if m["until"] else "–"
+    return m["status"], query_name(m), m["query_id"][:ID_CHARS], age(m["since"], now), up

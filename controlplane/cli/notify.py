@@ -34,7 +34,7 @@ def try_receiver(ctx: click.Context, receiver: str, as_json: bool, **where: Any)
     The trial is resolved at once where the receiver is notified of resolved alerts.
     """
     settings = settings_of(**where)
-    client = ApiClient(settings.server_url, token_of(settings), timeout=TIMEOUT_SECONDS)
+    client = ApiClient(settings.server_url, token_of(settings), TIMEOUT_SECONDS, settings.ca_file)
     try:
         answer = client.post("/api/v1/receivers/try", {"receiver": receiver, "actor": person()})
     except CallFailed as error:

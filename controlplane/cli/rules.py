@@ -1,6 +1,6 @@
-"""`controlplane rules check|test|replay|show`: validate, test and replay rule files.
+"""`controlplane rules check|test|replay|show|export`: validate, test, replay and export rule files.
 
-`check`, `test` and `show` need no server. Errors are `FILE:LINE:COLUMN: message` on standard error.
+`check`, `test`, `show` and `export` need no server. Errors are `FILE:LINE:COLUMN: message` on standard error.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from alerts.promql.functions import relabeling
 from alerts.promql.series import METRIC_NAME
 from alerts.promql.syntax.nodes import selectors
 from alerts.replay import ALERT_SERIES
-from alerts.rules import loader, pack
+from alerts.rules import loader, pack, thresholds
 from alerts.rules.model import RuleGroup, RuleKind
 from alerts.unit_tests import UnitTestFile
 from alerts.yaml.tree import DocumentError
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
+from controlplane.cli.rule_export import export_rules
 from controlplane.console.client import TIMEOUT_SECONDS, ApiClient, click_error, token_of
 from controlplane.console.errors import CallFailed, UsageProblem
 from controlplane.console.tables import plain
@@ -40,7 +41,10 @@ Groups = Sequence[RuleGroup]
 
 @click.group()
 def rules() -> None:
-    """Prometheus rule files: check, test, replay."""
+    """Prometheus rule files: check, test, replay, export."""
+
+
+rules.add_command(export_rules)
 
 
 @rules.command()
@@ -83,11 +87,13 @@ def error_lines(file: Path | str, mistakes: Iterable[DocumentError]) -> list[str
 
 
 def never_evaluated(groups: Groups) -> Iterator[DocumentError]:
-    """Errors of rules that load, as in Prometheus, and fail at every evaluation."""
+    """Errors of rules that load, as in Prometheus, and fail at every evaluation or have no effect."""
     for group in groups:
         for rule in group.rules:
             for mistake in relabeling.mistakes(rule.node):
                 yield DocumentError(rule.line, 1, f"{rule.name} fails at every evaluation: {mistake}")
+            if rule.kind is RuleKind.RECORD:
+                yield from (DocumentError(rule.line, 1, m) for m in thresholds.mistakes(rule.name))
 
 
 def warnings(file: Path | str, groups: Groups) -> Iterator[str]:
@@ -110,6 +116,8 @@ def is_unknown(name: str) -> bool:
     """Whether a name has a prefix of this project and is not in the catalogue."""
     if not name.startswith((catalogue.PREFIX, "controlplane_")) or name.startswith(DERIVED):
         return False
+    if name.startswith(thresholds.PREFIX):
+        return name.removeprefix(thresholds.PREFIX) not in thresholds.DEFAULTS
     custom = (*catalogue.STATE_METRICS.values(), *catalogue.SOURCE_METRICS.values())
     return name not in catalogue.BY_NAME and name not in {metric.name for metric in custom}
 
@@ -174,7 +182,7 @@ def replay_rules(file: Path, since: float, until: float, as_json: bool, **where:
     if mistakes:
         refuse(error_lines(file, mistakes))
     settings = settings_of(**where)
-    client = ApiClient(settings.server_url, token_of(settings), REPLAY_SECONDS)
+    client = ApiClient(settings.server_url, token_of(settings), REPLAY_SECONDS, settings.ca_file)
     now = time.time()
     body = {"rules": text, "start": now - since, "end": now - until}
     try:

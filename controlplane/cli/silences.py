@@ -14,9 +14,10 @@ import click
 from controlplane.cli.actions import person
 from controlplane.cli.fleet import ask
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import ApiClient, click_error, open_client
+from controlplane.console.client import ApiClient, click_error
 from controlplane.console.errors import CallFailed, UsageProblem
-from controlplane.console.tables import plain, shortened, table
+from controlplane.console.several_servers import open_client
+from controlplane.console.tables import listing, plain, shortened
 
 HEAD = ("ID", "STATE", "ENDS", "BY", "ALERTS", "MATCHERS", "COMMENT")
 MAX_COMMENT = 60  # characters; --json has the whole text
@@ -89,11 +90,12 @@ def list_silences(expired: bool, as_json: bool, **where: Any) -> None:
     if as_json:
         click.echo(json.dumps({"silences": found}, indent=2))
     else:
-        click.echo(table(HEAD, [_row(silence) for silence in found]) if found else "no silences")
+        click.echo(listing(HEAD, found, _row) if found else "no silences")
 
 
 def _row(s: dict[str, Any]) -> tuple[object, ...]:
-    shown = s["id"], s["state"], s["ends_at"], s["created_by"], s["alerts"], s["text"]
+    by = f"{s['created_by']} ({s['alertmanager']})" if s.get("alertmanager") else s["created_by"]
+    shown = s["id"], s["state"], s["ends_at"], by, s["alerts"], s["text"]
     return *shown, shortened(s["comment"], MAX_COMMENT)
 
 

@@ -40,19 +40,32 @@ def token() -> None:
 @click.option("--role", required=True, type=click.Choice([role.value for role in Role]))
 @click.option("--name", help="Who or what uses it; recorded with actions.  [default: the role]")
 @click.option("--app", help="Bind an agent's token to this app.")
+@click.option(
+    "--may-impersonate",
+    is_flag=True,
+    help="Requests may name the person they are made for, with at most this role: for a dashboard with log-in.",
+)
 @click.option("--expires-days", type=click.FloatRange(min=0, min_open=True), help="Valid for this many days.")
 @json_option
 @database_option
 @data_dir_option
 def create(
-    role: str, name: str | None, app: str | None, expires_days: float | None, as_json: bool, **where: Any
+    role: str,
+    name: str | None,
+    app: str | None,
+    may_impersonate: bool,
+    expires_days: float | None,
+    as_json: bool,
+    **where: Any,
 ) -> None:
     """Create a token. The secret is shown only once."""
     if app is not None and role != Role.AGENT.value:
         raise UsageProblem("--app needs --role agent")
+    if may_impersonate and role == Role.AGENT.value:
+        raise UsageProblem("--may-impersonate needs a role of people: viewer, operator or admin")
     now = time.time()
     expires_at = now + expires_days * DAY_SECONDS if expires_days else None
-    secret, made = issue(name or role, Role(role), now, app, expires_at)
+    secret, made = issue(name or role, Role(role), now, app, expires_at, may_impersonate)
     with _writing(settings_of(**where), create=True) as conn:
         rows.insert(conn, **made.columns())
         audit.record(conn, now, ACTOR, ACTOR, "token.create", made.id, {"name": made.name})
@@ -83,7 +96,7 @@ def _row(t: dict[str, Any], now: float) -> tuple[object, ...]:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: row[name] for name in ("id", "name", "role", "prefix", "app")}
+    kept = {name: row[name] for name in ("id", "name", "role", "prefix", "app", "may_impersonate")}
     times = ("created_at", "expires_at", "revoked_at")
     return kept | {name: rfc3339(row[name]) if row[name] is not None else None for name in times}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -22,24 +23,36 @@ from controlplane.console.errors import CallFailed, RequestRefused, ServerFailed
 from controlplane.settings import Settings
 
 TIMEOUT_SECONDS = 20.0
+#: The code of a standby's refusal.
+STANDBY = "standby"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 
 class ApiClient:
-    """Client of one server. Each call is one request of at most `timeout` seconds; it raises CallFailed."""
+    """Client of one server, or of several that stand in for each other: `url` is then a list separated by commas.
 
-    def __init__(self, url: str, token: str | None, timeout: float = TIMEOUT_SECONDS):
+    Where a server does not answer, or is the standby, the next one gets the request; a request that changes something
+    is repeated only where the first server cannot have received it. Each request takes at most `timeout` seconds.
+    Every call raises CallFailed. `ca_file`: certificates of a private CA; UsageProblem if it cannot be read.
+    """
+
+    def __init__(
+        self, url: str, token: str | None, timeout: float = TIMEOUT_SECONDS, ca_file: Path | None = None
+    ):
         self.url = url
         self._timeout = timeout
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        local = urllib.parse.urlsplit(url).hostname in LOOPBACK
+        self._addresses = url.split(",")
+        local = all(urllib.parse.urlsplit(address).hostname in LOOPBACK for address in self._addresses)
         # Requests to this machine bypass a proxy of the environment.
-        handlers = [urllib.request.ProxyHandler({})] if local else []
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})] if local else []
+        if ca_file and "https:" in url:
+            handlers.append(urllib.request.HTTPSHandler(context=_tls_context(ca_file)))
         self._opener = urllib.request.build_opener(*handlers)
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """GET `path`; parameters that are None or empty are left out."""
+        """GET `path`; parameters that are None or empty are left out. JSON is parsed, HTML is returned as text."""
         given = {name: value for name, value in parameters.items() if value not in (None, ())}
         query = f"?{urllib.parse.urlencode(given, doseq=True)}" if given else ""
         return self._call("GET", path + query, None, {})
@@ -50,10 +63,14 @@ class ApiClient:
         body = json.dumps(document).encode()
         return self._call("POST", path, body, {"Content-Type": "application/json", **named})
 
-    def put(self, path: str, document: Mapping[str, Any]) -> Any:
-        """PUT `document`, compressed with gzip."""
-        body = gzip.compress(json.dumps(document, separators=(",", ":")).encode(), 3)
-        headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    def put(self, path: str, document: Mapping[str, Any], compressed: bool = False) -> Any:
+        """PUT `document`, with gzip if `compressed`."""
+        body, headers = (
+            json.dumps(document, separators=(",", ":")).encode(),
+            {"Content-Type": "application/json"},
+        )
+        if compressed:
+            body, headers = gzip.compress(body, 3), {**headers, "Content-Encoding": "gzip"}
         return self._call("PUT", path, body, headers)
 
     def delete(self, path: str) -> Any:
@@ -61,17 +78,40 @@ class ApiClient:
         return self._call("DELETE", path, None, {})
 
     def _call(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
-        request = urllib.request.Request(
-            self.url + path, data=body, headers={**self._headers, **headers}, method=method
-        )
+        addresses = self._addresses
+        for place, address in enumerate(addresses, start=1):
+            request = urllib.request.Request(
+                address + path, data=body, headers={**self._headers, **headers}, method=method
+            )
+            try:
+                answer = self._ask(request)
+            except CallFailed as error:
+                if place == len(addresses) or not _may_ask_another(error, method, headers):
+                    raise
+            else:
+                self._addresses = [*addresses[place - 1 :], *addresses[: place - 1]]
+                return answer
+        raise AssertionError("a client has at least one address")
+
+    def _ask(self, request: urllib.request.Request) -> Any:
         try:
             with self._opener.open(request, timeout=self._timeout) as response:
-                return _json(response.read(MAX_RESPONSE_BYTES))
+                body = response.read(MAX_RESPONSE_BYTES)
+                is_page = response.headers.get_content_type() == "text/html"
+                return body.decode() if is_page else _json(body)
         except urllib.error.HTTPError as error:
             with error:
                 raise _request_refused(error) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Unreachable(str(getattr(error, "reason", None) or error)) from None
+            reason = getattr(error, "reason", None)
+            refused = isinstance(reason or error, ConnectionRefusedError)
+            raise Unreachable(str(reason or error), connected=not refused) from None
+
+
+def _may_ask_another(error: CallFailed, method: str, headers: Mapping[str, str]) -> bool:
+    if isinstance(error, Unreachable):
+        return not error.connected or method == "GET" or "Idempotency-Key" in headers
+    return isinstance(error, RequestRefused) and error.code == STANDBY
 
 
 def _json(body: bytes) -> Any:
@@ -86,9 +126,13 @@ def _request_refused(error: urllib.error.HTTPError) -> RequestRefused:
     return RequestRefused(error.code, document if isinstance(document, dict) else {})
 
 
-def open_client(settings: Settings) -> ApiClient:
-    """A client for the configured server and token."""
-    return ApiClient(settings.server_url, token_of(settings))
+def _tls_context(ca_file: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(ca_file)
+    except OSError as error:
+        raise UsageProblem(f"{ca_file} is no PEM file with certificates: {error.strerror or error}") from None
+    return context
 
 
 def token_of(settings: Settings) -> str | None:

@@ -57,4 +57,8 @@ class RequestRefused(CallFailed):
 
 
 class Unreachable(CallFailed):
-    """No response; the server may or may not have processed the request."""
+    """No response; the server may have processed the request, unless it was not `connected`."""
+
+    def __init__(self, message: str, connected: bool = True):
+        super().__init__(message)
+        self.connected = connected

@@ -5,7 +5,7 @@ Called by the commands and by `controlplane.demo.report`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +23,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     cells = [list(head), *([plain(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     return "\n".join("  ".join(_padded(row, widths)).rstrip() for row in cells)
+
+
+def listing(
+    head: Sequence[str], items: Sequence[Mapping[str, Any]], row: Callable[[Any], Sequence[object]]
+) -> str:
+    """One row an item; where the items come from several servers, the first column names the server."""
+    rows = [row(item) for item in items]
+    if not any("server" in item for item in items):
+        return table(head, rows)
+    named = [(item.get("server"), *cells) for item, cells in zip(items, rows, strict=True)]
+    return table(("SERVER", *head), named)
 
 
 def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:

@@ -17,7 +17,23 @@ from controlplane.errors import SettingsError
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Lock the data directory; SettingsError if it cannot be created or another server uses it."""
-    handle = _lock(_created(path) / "server.lock")
+    handle = _lock(_created(path) / "server.lock", f"the data directory {path}")
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def locked_store(file: Path | None) -> Iterator[None]:
+    """Lock an SQLite store, which may lie outside the data directory; SettingsError if another server uses it."""
+    if file is None:
+        yield
+        return
+    _created(file.parent)
+    handle = _lock(
+        file.with_name(file.name + ".lock"), f"the store {file}; only PostgreSQL takes two servers"
+    )
     try:
         yield
     finally:
@@ -32,8 +48,8 @@ def _created(path: Path) -> Path:
     return path
 
 
-def _lock(file: Path) -> int:
-    """Take the lock file. Two servers in one directory would each receive a part of the events."""
+def _lock(file: Path, what: str) -> int:
+    """Take the lock file. Two servers on one store would each receive a part of the events."""
     try:
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -42,5 +58,5 @@ def _lock(file: Path) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
-        raise SettingsError(f"another server uses the data directory {file.parent}") from None
+        raise SettingsError(f"another server uses {what}") from None
     return handle

@@ -26,7 +26,10 @@ SHAPE = re.compile(rf"cp_({'|'.join(Role)})_[A-Za-z0-9_-]{{43}}")
 
 @dataclass(frozen=True)
 class Token:
-    """A token without its secret. `prefix` is the part that people may see."""
+    """A token without its secret. `prefix` is the part that people may see.
+
+    `may_impersonate`: the server accepts from it for whom a request is made, as the dashboard states it.
+    """
 
     id: str
     name: str
@@ -37,10 +40,16 @@ class Token:
     created_at: float = 0.0
     expires_at: float | None = None
     revoked_at: float | None = None
+    may_impersonate: bool = False
+    person: str | None = None  # for whom this request is; not stored
+
+    def actor(self, stated: str | None = None) -> str:
+        """Who acts: the person, or `stated` by the body where the token may impersonate, else the token's name."""
+        return self.person or (stated if self.may_impersonate else None) or self.name
 
     def columns(self) -> dict[str, Any]:
         """The arguments of `controlplane.store.tokens.insert`."""
-        names = ("id", "name", "digest", "prefix", "app", "created_at", "expires_at")
+        names = ("id", "name", "digest", "prefix", "app", "created_at", "expires_at", "may_impersonate")
         return {name: getattr(self, name) for name in names} | {"role": self.role.value}
 
     def valid(self, now: float) -> bool:
@@ -49,13 +58,26 @@ class Token:
 
 
 def issue(
-    name: str, role: Role, now: float, app: str | None = None, expires_at: float | None = None
+    name: str,
+    role: Role,
+    now: float,
+    app: str | None = None,
+    expires_at: float | None = None,
+    may_impersonate: bool = False,
 ) -> tuple[str, Token]:
     """Create a token; returns its secret, to be shown once, and the token."""
     body = base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
     secret = f"cp_{role.value}_{body}"
     token = Token(
-        str(uuid.uuid4()), name, role, digest_of(secret), visible_prefix(secret), app, now, expires_at
+        id=str(uuid.uuid4()),
+        name=name,
+        role=role,
+        digest=digest_of(secret),
+        prefix=visible_prefix(secret),
+        app=app,
+        created_at=now,
+        expires_at=expires_at,
+        may_impersonate=may_impersonate,
     )
     return secret, token
 

@@ -182,13 +182,16 @@ VERDICT_TEXTS = {
     ReportStatus.BROKEN: "A restart with Spark {spark} will fail.",
     ReportStatus.UNREADABLE: "There is no readable checkpoint at this path.",
 }
+LIKELY_BROKEN = (
+    "A restart with Spark {spark} will fail if the query is stateful. Nothing here shows whether it is."
+)
 LABELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "note"}
 
 
 def report_lines(verdict: CheckpointReport) -> Iterator[str]:
     """The report as text: what a restart does, then each finding with its remedy; notes last and short."""
     yield f"{verdict.verdict.upper()}  {plain(verdict.checkpoint)}"
-    yield f"  {VERDICT_TEXTS[verdict.verdict].format(spark=verdict.target_spark)}"
+    yield f"  {_verdict_text(verdict).format(spark=verdict.target_spark)}"
     if verdict.next_batch is not None:
         yield f"  {_where(verdict)}"
     serious = [finding for finding in verdict.findings if finding.severity is not Severity.INFO]
@@ -199,6 +202,13 @@ def report_lines(verdict: CheckpointReport) -> Iterator[str]:
     if remarks:
         yield ""
         yield from _notes(remarks)
+
+
+def _verdict_text(verdict: CheckpointReport) -> str:
+    """The sentence of the verdict; conditional where only inferred findings (`likely`) make the restart fail."""
+    fails = [finding for finding in verdict.findings if finding.effect is RestartEffect.FAILS]
+    inferred = fails and all(finding.evidence.get("likely") for finding in fails)
+    return LIKELY_BROKEN if inferred else VERDICT_TEXTS[verdict.verdict]
 
 
 def _where(verdict: CheckpointReport) -> str:

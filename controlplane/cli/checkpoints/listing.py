@@ -13,9 +13,9 @@ import click
 
 from controlplane.cli.fleet import ask, find_query
 from controlplane.cli.options import client_options, json_option, settings_of
-from controlplane.console.client import open_client
 from controlplane.console.errors import UsageProblem
-from controlplane.console.tables import UNKNOWN, age, figure, plain, query_name, shortened, table
+from controlplane.console.several_servers import open_client
+from controlplane.console.tables import UNKNOWN, age, figure, listing, plain, query_name, shortened
 
 HEAD = ("VERDICT", "QUERY", "BATCH", "NEXT", "FILES", "BYTES", "CHECKED", "SUMMARY")
 #: Characters; --json and the dashboard have the full text.
@@ -48,7 +48,7 @@ def checkpoints(query: str | None, as_json: bool, **where: Any) -> int:
 def _table(found: list[dict[str, Any]]) -> str:
     if not found:
         return "no queries"
-    return table(HEAD, [_row(item, time.time()) for item in found])
+    return listing(HEAD, found, lambda item: _row(item, time.time()))
 
 
 def _row(item: dict[str, Any], now: float) -> tuple[object, ...]:

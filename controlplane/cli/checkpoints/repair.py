@@ -97,8 +97,9 @@ class RepairSession:
         self.survey = inspect_now(self.places)
         self.target: SparkVersion = options["target"] or writer_version(self.survey.checkpoint) or LATEST
         self.verdict = rewind_plan.analyze_survey(self.survey, self.target)
+        self.server = writer_check.server_options(options)
         self.query = writer_check.find_known_query(
-            options["url"], options["data_dir"], checkpoint, self._id(), is_copy=bool(options["relocations"])
+            self.server, checkpoint, self._id(), is_copy=bool(options["relocations"])
         )
 
     def refuse_without_output(self) -> None:
@@ -125,7 +126,7 @@ class RepairSession:
         backup = CheckpointFolder(self.options["backup_dir"] or default_backup(folders[CHECKPOINT]))
         execution.execute_plan(plan, folders, backup, time.time(), self._analysis_options())
         with after_change(f"the checkpoint was changed, the backup is {backup}"):
-            writer_check.request_check(self.query, self.options["url"], self.options["data_dir"])
+            writer_check.request_check(self.query, self.server)
             return self._conclude(str(backup), report)
 
     def _analysis_options(self) -> AnalysisOptions:

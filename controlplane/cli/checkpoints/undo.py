@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -47,20 +48,12 @@ from controlplane.console.tables import plain
 @stopped_option
 @json_option
 @client_options
-def undo(
-    backup: str,
-    force: bool,
-    dry_run: bool,
-    assume_stopped: bool,
-    as_json: bool,
-    url: str | None,
-    data_dir: Path | None,
-) -> int:
+def undo(backup: str, force: bool, dry_run: bool, assume_stopped: bool, as_json: bool, **server: Any) -> int:
     """Restore everything byte for byte from the backup that rewind or repair printed, and check the outcome.
 
     Refused, with the names of the files, if the checkpoint has changed since.
     """
-    return errors_in_one_line(_undo)(backup, force, dry_run, assume_stopped, as_json, url, data_dir)
+    return errors_in_one_line(_undo)(backup, force, dry_run, assume_stopped, as_json, server)
 
 
 def _undo(
@@ -69,8 +62,7 @@ def _undo(
     dry_run: bool,
     assume_stopped: bool,
     as_json: bool,
-    url: str | None,
-    data_dir: Path | None,
+    server: Mapping[str, Any],
 ) -> int:
     place = CheckpointFolder(backup)
     manifest = read_manifest(place)
@@ -78,11 +70,11 @@ def _undo(
     plan = undoing.plan_undo(manifest, folders)
     if dry_run or plan.is_empty:
         return _conclude(manifest, plan, None, dry_run, as_json)
-    query = _require_no_writer(manifest, assume_stopped, url, data_dir)
+    query = _require_no_writer(manifest, assume_stopped, server)
     aside = CheckpointFolder(f"{place}/set-aside-{utc_stamp(time.time())}")
     plan = undoing.execute_undo(manifest, folders, place, aside, force=force)
     with after_change(f"{manifest.places[CHECKPOINT]} was restored"):
-        writer_check.request_check(query, url, data_dir)
+        writer_check.request_check(query, server)
         return _conclude(manifest, plan, _outcome(manifest), dry_run, as_json)
 
 
@@ -121,14 +113,14 @@ def _conclude(
 
 
 def _require_no_writer(
-    manifest: BackupManifest, assume_stopped: bool, url: str | None, data_dir: Path | None
+    manifest: BackupManifest, assume_stopped: bool, server: Mapping[str, Any]
 ) -> writer_check.KnownQuery:
     """Raise InUse where the checkpoint has a writer. Returns what the server knows of its query."""
     checkpoint = manifest.places[CHECKPOINT]
     held = inspect_now(RepairPlaces(checkpoint))
     verdict = rewind_plan.analyze_survey(held, LATEST)
     is_copy = bool(manifest.judged.relocations)
-    query = writer_check.find_known_query(url, data_dir, checkpoint, verdict.query_id, is_copy=is_copy)
+    query = writer_check.find_known_query(server, checkpoint, verdict.query_id, is_copy=is_copy)
     writer_check.refuse_running(query, manifest.places.get(OUTPUT))
     if not assume_stopped and verdict.query_id is not None:
         writer_check.check_for_writers(

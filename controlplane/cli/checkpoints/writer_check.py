@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from controlplane.checkpoints.lock import METADATA
 from controlplane.checkpoints.repair import writer_detection
 from controlplane.checkpoints.repair.errors import InUse
 from controlplane.cli.options import settings_of
-from controlplane.console.client import ApiClient, click_error, open_client
+from controlplane.console.client import ApiClient, click_error
 from controlplane.console.errors import CallFailed, RequestRefused
+from controlplane.console.several_servers import open_client
 from controlplane.console.tables import plain, query_name
-from controlplane.settings import Settings
 
 Sleep = Callable[[float], None]
 
@@ -60,20 +60,20 @@ class KnownQuery:
 
 
 def find_known_query(
-    url: str | None, data_dir: Path | None, checkpoint: str, query_id: str | None, *, is_copy: bool = False
+    server: Mapping[str, Any], checkpoint: str, query_id: str | None, *, is_copy: bool = False
 ) -> KnownQuery:
     """Find the query by its id, else by its checkpoint. Empty where no server is configured or the default one is down.
 
-    is_copy: the user declares the checkpoint a copy; counts where the locations cannot be compared.
+    server: the values of `server_options`. is_copy: the user declares the checkpoint a copy; counts where the locations cannot be compared.
     """
-    settings = settings_of(url=url, data_dir=data_dir)
+    settings = settings_of(**server)
     if not (settings.url or settings.admin_token_file.exists()):
         return KnownQuery()
     client = open_client(settings)
     try:
         query = _asked(client, checkpoint, query_id)
     except CallFailed as error:
-        if _named(settings, data_dir):
+        if settings.url or server["data_dir"] is not None:
             raise click_error(error, client) from None
         click.echo(
             f"no answer from the server at {client.url} ({plain(str(error))}); checking the files only",
@@ -84,11 +84,16 @@ def find_known_query(
     return replace(query, same_location=same_location, is_copy=is_copy)
 
 
-def request_check(query: KnownQuery, url: str | None, data_dir: Path | None) -> None:
+def server_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Which server a command asks: its values of `controlplane.cli.options.client_options`."""
+    return {name: options[name] for name in ("url", "data_dir", "ca_file")}
+
+
+def request_check(query: KnownQuery, server: Mapping[str, Any]) -> None:
     """Ask the server to check the changed checkpoint again, and print whether it will."""
     if query.query_id is None or not query.status or query.is_elsewhere:
         return
-    client = open_client(settings_of(url=url, data_dir=data_dir))
+    client = open_client(settings_of(**server))
     try:
         client.post(f"/api/v1/checkpoints/{query.query_id}/inventory", {})
     except CallFailed as error:
@@ -120,10 +125,6 @@ def _located(location: str) -> str:
     if scheme in ("hdfs", "webhdfs"):
         return f"hdfs://{rest.partition('/')[2]}"
     return f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{rest}"
-
-
-def _named(settings: Settings, data_dir: Path | None) -> bool:
-    return bool(settings.url) or data_dir is not None
 
 
 def _asked(client: ApiClient, checkpoint: str, query_id: str | None) -> KnownQuery:

@@ -15,8 +15,9 @@ import click
 
 from alerts.durations import parse_duration
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import ApiClient, click_error, open_client
+from controlplane.console.client import ApiClient, click_error
 from controlplane.console.errors import CallFailed, ServerFailed, UsageProblem
+from controlplane.console.several_servers import open_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,7 +139,7 @@ def _publish(lake: Lake, client: ApiClient) -> int:
     sent, answer = 0, None
     for document in baseline_documents(lake.read("baselines")):
         try:
-            answer = client.put("/api/v1/baselines", document)
+            answer = client.put("/api/v1/baselines", document, compressed=True)
         except CallFailed as error:
             raise click_error(error, client) from None
         sent += len(document["baselines"])

@@ -42,6 +42,9 @@ class OffloadTask:
     lake: str
 
 
+EXPORT_SECONDS = 600.0  # for the database to answer a statement of the job
+
+
 def open_read_only(database: str) -> Engine:
     """A read-only engine: SQLite opens the file read-only, PostgreSQL's session is set to read-only."""
     url = make_url(database)
@@ -52,7 +55,7 @@ def open_read_only(database: str) -> Engine:
     url = url.update_query_dict({"options": options.strip()})
     # No transaction over the whole job: it would prevent the store's vacuuming.
     engine = open_engine(url.render_as_string(hide_password=False))
-    return engine.execution_options(isolation_level="AUTOCOMMIT")
+    return engine.execution_options(isolation_level="AUTOCOMMIT", answer_seconds=EXPORT_SECONDS)
 
 
 def try_export(task: OffloadTask) -> tuple[list[Part], OffloadCounts] | str:

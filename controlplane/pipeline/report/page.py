@@ -5,8 +5,10 @@ Called by `controlplane history report` with the result of `controlplane.pipelin
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from controlplane.html_pages import page_environment
 from controlplane.pipeline.report import plots
 
 Json = dict[str, Any]
@@ -15,16 +17,9 @@ MAX_WORST, MAX_RESTARTED, MAX_GROWING, MAX_BUSIEST = 20, 10, 8, 15
 
 def render_html(report: Json) -> str:
     """Render the page."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("controlplane.pipeline.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment(Path(__file__).with_name("templates"))
     more: dict[str, Any] = {
         "percent": percent,
         "duration": duration,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,43 @@ def test_all_mistakes_are_named_at_once() -> None:
     with pytest.raises(SettingsError) as caught:
         load(environ)
     assert sorted(line.split(":")[0] for line in caught.value.detail["mistakes"]) == sorted(environ)
+
+
+def test_host_names_are_the_local_ones_and_those_given() -> None:
+    assert Settings().host_names == ("localhost", "127.0.0.1", "::1")
+    assert not Settings().listens_beyond_loopback
+    public = load(
+        {
+            "CONTROLPLANE_ALLOWED_HOSTS": "Plane.example., *.svc",
+            "CONTROLPLANE_EXTERNAL_URL": "https://ops.example/x",
+        },
+        {"host": "10.1.2.3"},
+    )
+    assert public.host_names[3:] == ("plane.example", "*.svc", "10.1.2.3", "ops.example")
+    assert Settings(host="0.0.0.0").host_names[3:] == (socket.gethostname().lower(),)
+
+
+@pytest.mark.parametrize(
+    ("host", "setting", "expected"),
+    [
+        ("127.0.0.1", None, True),
+        ("::1", None, True),
+        ("0.0.0.0", None, False),
+        ("0.0.0.0", "false", True),
+        ("127.0.0.1", "true", False),
+    ],
+)
+def test_metrics_need_a_token_beyond_loopback_unless_set_otherwise(
+    host: str, setting: str | None, expected: bool
+) -> None:
+    environ = {"CONTROLPLANE_METRICS_NEED_TOKEN": setting} if setting else {}
+    assert load(environ, {"host": host}).metrics_are_open is expected
+
+
+@pytest.mark.parametrize("name", ["http://plane", "plane:8420", "a b", "*plane", "plane/x"])
+def test_an_allowed_host_is_a_name_or_a_pattern(name: str) -> None:
+    with pytest.raises(SettingsError, match="ALLOWED_HOSTS"):
+        load({"CONTROLPLANE_ALLOWED_HOSTS": name})
 
 
 @pytest.mark.parametrize(

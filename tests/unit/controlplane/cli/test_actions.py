@@ -59,6 +59,15 @@ def test_a_stop_rejects_options_of_other_actions(asked):
     assert CliRunner().invoke(actions.stop, ["q", "--set", "trigger=10s"]).exit_code == 2
 
 
+@pytest.mark.parametrize("command", [actions.stop, actions.start, actions.restart])
+def test_a_dry_run_of_one_query_shows_the_plan_and_requests_nothing(asked, monkeypatch, command):
+    """It carried the action out."""
+    planned = []
+    monkeypatch.setattr(actions.bulk_actions, "carry_out", lambda *given: planned.append(given) or 0)
+    assert CliRunner().invoke(command, ["q", "--dry-run"]).exit_code == 0
+    assert [given[1] for given in planned] == [("q",)] and planned[0][3].dry_run and not asked
+
+
 FACTORY = {"restart": {"how": "needs_factory", "reason": "the writer has been used for another query"}}
 
 

@@ -15,16 +15,11 @@ from controlplane.console.errors import UsageProblem
 from controlplane.demo import fleet, launch, scenarios
 from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import Options
+from tests.ports import free_port
 
 
 def options(tmp_path: Path, port: int = 0, ui_port: int = 0) -> Options:
     return Options(tmp_path, port, ui_port, scenarios.TROUBLES)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((fleet.HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("which", ["port", "ui_port"])

@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from controlplane.demo import scenarios
+from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import Options
 from controlplane.demo.processes import Child
-from controlplane.demo.watch import Watch
+from controlplane.demo.watch import Watch, watch
 
 QUERY = {
     "name": "clicks_slow",
@@ -94,3 +95,11 @@ def test_a_child_that_ended_is_reported_once_with_its_log(view: Watch, printed: 
     ]
     assert view.report_ended(children) == view.report_ended(children) == {"demo-orders"}
     assert printed == ["demo: demo-orders ended with exit code 1; see demo-orders.log"]
+
+
+def test_it_ends_by_itself_after_the_given_minutes(printed: list[str], tmp_path: Path) -> None:
+    options = Options(tmp_path, 1, 2, (), minutes=0.005)
+    options.admin_token.parent.mkdir(exist_ok=True)
+    options.admin_token.write_text("secret")
+    assert watch(options, [], cast(Any, None), Interrupts(), printed.append) == 0
+    assert printed[-1] == "demo: stopping after 0.005 minutes"
