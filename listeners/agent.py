@@ -28,7 +28,7 @@ from listeners.delivery.segments import Record
 from listeners.delivery.sender import EventSender
 from listeners.delivery.spool import MAX_BYTES, Spool
 from listeners.delivery.transport import Transport
-from listeners.protocol import wire
+from listeners.protocol import redaction, wire
 from listeners.protocol.errors import SpoolError, TransportError
 from listeners.queries.reachability import Reachability
 from listeners.spark.engine import SparkOutage
@@ -40,6 +40,9 @@ HEARTBEAT_SECONDS = 10.0
 CONFIRM_SECONDS = 1.0
 #: How long the sender waits for more events before it sends a batch, unless the transport sets another time.
 LINGER_SECONDS = 0.25
+#: Time between two requests that send nothing but these: a driver of 50 queries would send four a second.
+PACE_SECONDS = 1.0
+PACED = frozenset(("progress", "idle", "status", "heartbeat"))
 #: Interval between searches for spools of dead processes, and the time limit for delivering them.
 ADOPT_INTERVAL_SECONDS = 60.0
 MAX_ADOPT_SECONDS = 5.0
@@ -82,16 +85,20 @@ class AgentThreads:
         spool_bytes: int = MAX_BYTES,
         linger: float = LINGER_SECONDS,
         outage_of: Callable[[Exception], SparkOutage | None] = lambda error: None,
+        redact_json: Callable[[str], str] = redaction.redact_json,
     ):
         self._linger = linger
         self.identity, self.inbox = identity, inbox
-        self._probe, self._figures, self._redact = probe, figures, redact
+        self._probe, self._figures = probe, figures
+        self._redact, self._redact_json = redact, redact_json
         self._root, self._owner = spool_root, dict(owner)
         self._envelope = _envelope(identity)
         self._warned: dict[str, float] = {}
         self._lost: dict[str, int] = collections.Counter()
         self._stopping = threading.Event()
         self._written = threading.Event()
+        #: An event was written that must not wait for others, or the agent stops.
+        self._urgent = threading.Event()
         self._all_written = threading.Event()
         self._probe_requested, self._heartbeat_due = threading.Event(), threading.Event()
         self.reachability = Reachability(outage_of)
@@ -142,6 +149,7 @@ class AgentThreads:
         self._heartbeat_due.set()
         self._join("spooler", timeout / 2)
         self._all_written.set()
+        self._urgent.set()
         self._written.set()
         self._join("sender", self._end_at - time.monotonic())
         if self._spool_lock.acquire(timeout=0.5):  # a hanging disk may hold the lock forever
@@ -193,6 +201,8 @@ class AgentThreads:
             for start in range(0, len(items), MAX_WRITE_EVENTS):
                 self._write_items(items[start : start + MAX_WRITE_EVENTS])
                 self._written.set()
+            if any(item.type not in PACED for item in items):
+                self._urgent.set()
             self._note_losses()
             if not items and self._stopping.is_set():
                 return
@@ -238,25 +248,29 @@ class AgentThreads:
                 self._spool.save_losses(unreported)
 
     def _redacted_data(self, item: Item) -> str:
-        """Spark's JSON unchanged, except that secrets in a failure's text are masked."""
+        """Spark's JSON on one line, unchanged except that secrets are masked and a failure's text is cut."""
         data = item.data
         if item.type == "terminated" and '"exception"' in data:
             document = json.loads(data)
             if document.get("exception"):
                 document["exception"] = self._redact(str(document["exception"]))
-            return wire.dumps(document)
+            data = wire.dumps(document)
+        data = self._redact_json(data)
         return data if "\n" not in data else wire.dumps(wire.loads(data))
 
     # -- spool to server -------------------------------------------------------------------------
 
     def _send_all(self) -> None:
-        backoff = Backoff()
+        backoff, sent_at = Backoff(), -math.inf
         while True:
             self._written.wait(None if self._spool.events == 0 else LINGER_SECONDS)
-            last_round = self._all_written.is_set()  # nothing is appended after this is set
-            if not last_round:
+            if not self._all_written.is_set():
                 self._stopping.wait(self._linger)
+                self._urgent.wait(max(0.0, sent_at + PACE_SECONDS - time.monotonic()))
+            self._urgent.clear()
             self._written.clear()
+            last_round = self._all_written.is_set()  # nothing is appended after this is set
+            sent_at = time.monotonic()
             try:
                 self._sender.drain(1.5 if last_round else 10.0, self._end_at if last_round else math.inf)
                 if not last_round:

@@ -20,7 +20,7 @@ from listeners.attachment import Attachment
 from listeners.late_attach import LateAttach
 from listeners.program_end import SigtermReport, record_uncaught_exception
 from listeners.protocol.errors import AgentError, ConnectError
-from listeners.protocol.wire import SIGTERM
+from listeners.protocol.wire import DETACHED, SIGTERM
 from listeners.spark.guard import guarded
 
 log = logging.getLogger("controlplane.agent")
@@ -45,7 +45,7 @@ class NotAttached:
 
         return register
 
-    def detach(self, reason: str = "exit", timeout: float = 2.0) -> None:
+    def detach(self, reason: str = DETACHED, timeout: float = 2.0) -> None:
         """Do not attach later."""
         if self._late is not None:
             self._late.disarm()
@@ -104,8 +104,11 @@ def _attach(spark: Any, server: Any, app: Any, labels: Any, token: Any, actions:
     global _current
     session = spark or _active_session()
     with _lock:
-        if _current is not None and not _current.is_of(session):
-            _current.detach("session_stopped")  # an earlier application whose end was not seen
+        if _current is not None and (_current.ending or not _current.is_of(session)):
+            _current.detach(
+                "session_stopped"
+            )  # an earlier application; its end was not seen, or is under way
+            _current = None
         if _current is None:
             made = Attachment(
                 session,
@@ -151,22 +154,23 @@ def _forget(attachment: Attachment) -> None:
 
 
 def current() -> Attachment | None:
-    """The attachment of this process, or None."""
-    return _current
+    """The attachment of this process, or None; also None once its end has begun."""
+    return None if _current is None or _current.ending else _current
 
 
 @atexit.register
 def _at_exit() -> None:
-    if _current is not None:
-        guarded(_current.detach)
+    _end("exit")
 
 
-def _on_sigterm() -> None:
-    if _current is not None:
-        _current.detach(SIGTERM)
+def _end(reason: str) -> None:
+    """Report the end, or wait while another thread reports it."""
+    attachment = _current
+    if attachment is not None:
+        guarded(partial(attachment.detach, reason))
 
 
-_sigterm = SigtermReport(_on_sigterm)
+_sigterm = SigtermReport(partial(_end, SIGTERM))
 
 
 def _after_fork() -> None:

@@ -20,11 +20,11 @@ from listeners.agent import LINGER_SECONDS, AgentThreads, Identity
 from listeners.checkpoints import inventories
 from listeners.checkpoints.hadoop import HadoopFileSystem
 from listeners.commands.executor import Executor
+from listeners.commands.restarter import Restarter
 from listeners.delivery.inbox import Inbox
 from listeners.delivery.landing import LINGER_SECONDS as LANDING_LINGER_SECONDS
-from listeners.delivery.landing import LandingTransport, is_landing
+from listeners.delivery.landing import is_landing, transport_of
 from listeners.delivery.spool_directory import spool_limit, spool_root
-from listeners.delivery.transport import HttpTransport
 from listeners.host_load import HostProbe
 from listeners.protocol import redaction, wire
 from listeners.queries import preflight
@@ -40,6 +40,10 @@ from listeners.spark.sessions import engine_of
 
 #: Limit for removing the listeners: Connect polls a last time meanwhile, and a hanging JVM never answers.
 REMOVAL_SECONDS = 1.5
+#: Limit for asking which runs are active at the end.
+ACTIVE_SECONDS = 0.5
+#: What the end may take beyond the time for delivery: a hanging JVM and a hanging disk.
+END_SECONDS = 2.0
 
 _BATCH = re.compile(r'"batchId":(\d+)')
 _RUN = re.compile(r'"runId"\s*:\s*"([^"]+)"')
@@ -69,7 +73,8 @@ class Attachment:
         self._listener_removals: dict[int, Callable[[], None]] = {}
         self._hooks = Hooks(self.registry, self)
         self._lock = threading.RLock()
-        self._ended = False
+        self._ending, self._ended = False, threading.Event()
+        self._end_thread: int | None = None
         self._on_end = on_end
         #: How the program ended, where the excepthook recorded it: an exception's text, or Ctrl-C.
         self.exception: str | None = None
@@ -83,14 +88,8 @@ class Attachment:
             labels=labels,
             actions=mode,
         )
-        transport: HttpTransport | LandingTransport
-        if is_landing(server):
-            transport, linger = LandingTransport(server), LANDING_LINGER_SECONDS
-        else:
-            transport, linger = (
-                HttpTransport(server, token, os.environ.get("CONTROLPLANE_CA_FILE")),
-                LINGER_SECONDS,
-            )
+        transport = transport_of(server, token, os.environ.get("CONTROLPLANE_CA_FILE"), identity.agent)
+        linger = LANDING_LINGER_SECONDS if is_landing(server) else LINGER_SECONDS
         self.inventories = inventories.Inventories(
             self.registry,
             self.inbox.put,
@@ -104,6 +103,7 @@ class Attachment:
         )
         self._host = HostProbe("client" if engine.independent_sessions else "driver")
         self._executor = Executor(self.registry, mode, self._redact, self._command_failed)
+        self._restarter = Restarter(self.registry, self._execute, self.inbox.put)
         prober = Prober(self.registry, self._live_sessions, redact=self._redact, shapes=asking != "off")
         self.agent = AgentThreads(
             identity,
@@ -124,6 +124,7 @@ class Attachment:
             spool_limit(os.environ.get("CONTROLPLANE_SPOOL_BYTES")),
             linger,
             engine.outage,
+            lambda text: redaction.redact_json(text, secret),
         )
         prober.on_answer = self.agent.reachability.poll_begins
 
@@ -142,25 +143,81 @@ class Attachment:
 
         return register
 
-    def detach(self, reason: str = "exit", timeout: float = 2.0) -> None:
-        """Deliver the remaining events, restore the wrapped methods and release every waiting thread."""
+    @property
+    def ending(self) -> bool:
+        """Whether its end has begun. It takes no more sessions."""
+        return self._ending
+
+    def detach(self, reason: str = wire.DETACHED, timeout: float = 2.0) -> None:
+        """Deliver the remaining events, restore the wrapped methods and release every waiting thread.
+
+        The queries run on. At the end of the program the agent calls this itself, with another `reason`.
+
+        Where another thread is doing that, wait for it: the process must not end in between.
+        """
         with self._lock:
-            if self._ended:
-                return
-            self._ended = True
-        self._on_end(self)
+            first, self._ending = not self._ending, True
+        if first:
+            self._end_aside(reason, timeout)
+        elif self._end_thread != threading.get_ident():
+            self._ended.wait(timeout + END_SECONDS)
+
+    def _end_aside(self, reason: str, timeout: float) -> None:
+        end = partial(guarded, partial(self._end, reason, timeout))
+        try:  # not here: SIGTERM's handler suspends the main thread, and waits for the end
+            run_with_timeout(end, timeout + END_SECONDS)
+        except RuntimeError:
+            end()
+        finally:
+            self._on_end(self)
+
+    def _end(self, reason: str, timeout: float) -> None:
+        self._end_thread = threading.get_ident()
+        try:
+            self._report_end(reason, timeout)
+        finally:
+            self._ended.set()
+
+    def _report_end(self, reason: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         gone = self._outage_of(None) is not None  # then Spark sends no event, and answers no call
         if not gone:
             guarded(lambda: self._termination_wait.wait([entry.run for entry in self.registry.entries()]))
+        lasting = [] if gone else self._lasting_runs(reason)
         self.inventories.close()
+        self._restarter.close()
         self._hooks.undo()
         self.registry.close()
         if not gone:
             guarded(self._stop_listening)
         text = self._redact(self.exception) if self.exception else None
-        self.inbox.put("app_ended", wire.dumps({"reason": self._end_reason(reason), "exception": text}))
+        end = {"reason": self._end_reason(reason), "exception": text, "activeRuns": lasting}
+        self.inbox.put("app_ended", wire.dumps(end))
         self.agent.stop(max(0.5, deadline - time.monotonic()))
+
+    def _lasting_runs(self, reason: str) -> list[str]:
+        """The runs that do not end with the agent: of a program that goes on, and of a Spark Connect client.
+
+        Where Spark does not answer in time, all registered ones: the server knows which of them have ended.
+        """
+        if reason != wire.DETACHED and not self._leaves_queries_running(reason):
+            return []
+        found: list[list[str]] = []
+
+        def ask() -> None:
+            sessions = self._live_sessions()
+            found.append([run.run_id for each in sessions for run in engine_of(each).active(each)])
+
+        try:
+            run_with_timeout(partial(guarded, ask), ACTIVE_SECONDS)
+        except RuntimeError:
+            guarded(ask)
+        return found[0] if found else [entry.run_id for entry in self.registry.entries()]
+
+    def _leaves_queries_running(self, reason: str) -> bool:
+        """Whether its sessions outlive the program, as those of Spark Connect do by default."""
+        released = os.environ.get("SPARK_CONNECT_RELEASE_SESSION_ON_EXIT", "false").lower() in ("true", "1")
+        return self._independent_sessions and reason != "session_stopped" and not released
 
     def _end_reason(self, reason: str) -> str:
         """A signal explains the end of the JVM, and the end of the JVM explains an exception of the program."""
@@ -205,7 +262,7 @@ class Attachment:
         engine = engine_of(session)
         key = engine.key(session)
         with self._lock:
-            if self._ended:
+            if self._ending:
                 return
             self._hooks.wrap(engine)
             known = self._sessions.get(key)
@@ -266,6 +323,8 @@ class Attachment:
     def _execute(self, command: wire.Command) -> wire.CommandResult:
         if command.action == "inventory":
             return self.inventories.on_command(command)
+        if command.action == wire.LEASE:
+            return self._restarter.on_command(command)
         result = self._explained(self._executor.execute(command))
         entry = self.registry.entry(command.query_id)
         if entry is not None and command.action != "stop" and result.state == "succeeded":
@@ -332,6 +391,7 @@ class Attachment:
         run_id = match.group(1)
         if type == "terminated":
             self._termination_wait.record(run_id)
+            self._restarter.on_terminated(data)
         else:
             batch = _BATCH.search(data) if type == "progress" else None
             self.registry.on_progress(run_id, int(batch.group(1)) if batch else None)

@@ -31,6 +31,7 @@ def process_facts(actions: str) -> dict[str, Any]:
         "program": os.path.basename(sys.argv[0]) if sys.argv else None,
         "agent_version": AGENT_VERSION,
         "actions": actions,
+        "leases": 1,
     }
 
 

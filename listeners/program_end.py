@@ -40,6 +40,8 @@ def record_uncaught_exception(current: Current) -> None:
 
     def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         previous(kind, error, trace)
+        if _is_interactive():
+            return  # the prompt comes back: the program goes on
         ending = current()
         if ending is not None and isinstance(error, Exception):
             ending.exception = kind.__name__  # in case its text cannot be read
@@ -50,6 +52,10 @@ def record_uncaught_exception(current: Current) -> None:
 
     note.controlplane = True  # type: ignore[attr-defined]
     sys.excepthook = note
+
+
+def _is_interactive() -> bool:
+    return bool(sys.flags.interactive) or hasattr(sys, "ps1")
 
 
 def _record_exception_text(ending: EndingProgram, error: Exception) -> None:

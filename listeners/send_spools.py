@@ -19,8 +19,8 @@ from listeners.delivery import orphans
 from listeners.delivery.landing import LandingTransport, is_landing
 from listeners.delivery.sender import EventSender
 from listeners.delivery.spool_directory import spool_root
-from listeners.delivery.transport import HttpTransport, Transport
-from listeners.protocol.errors import AgentError
+from listeners.delivery.transport import HttpTransport, Transport, are_same_servers
+from listeners.protocol.errors import AgentError, NoAnswer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"controlplane spool send: there is no directory {root}", file=sys.stderr)
         return 2
     running = orphans.in_use(root)
-    outcomes = [_deliver(orphan, options.server) for orphan in orphans.orphans(root, None)]
+    away: list[NoAnswer] = []
+    outcomes = [_deliver(orphan, options.server, away) for orphan in orphans.orphans(root, None)]
     if running:
         print(f"{running} spools belong to drivers that run and deliver their events themselves")
     if not outcomes:
@@ -46,15 +47,18 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _deliver(orphan: orphans.Orphan, server: str | None) -> bool:
-    """Deliver one spool and print the outcome; False if it is kept."""
+def _deliver(orphan: orphans.Orphan, server: str | None, away: list[NoAnswer]) -> bool:
+    """Deliver one spool and print the outcome; False if it is kept, as all are once the server is `away`."""
     spool, events, earlier = orphan.spool, orphan.spool.events, orphan.spool.saved_losses()
     named = f"{orphan.owner.get('app')} (agent {spool.directory.name[:8]})"
     try:
         transport = _transport(server or _trusted_server(orphan.owner.get("server")))
         sender = EventSender(transport, spool, threading.Lock(), lambda kind, message: None)
+        if away:
+            raise away[0]
         sender.deliver(spool)
     except AgentError as error:
+        away += [error] if isinstance(error, NoAnswer) else []
         spool.close()
         print(f"{named}: {events} events kept: {error}", file=sys.stderr)
         return False
@@ -68,7 +72,7 @@ def _deliver(orphan: orphans.Orphan, server: str | None) -> bool:
 def _trusted_server(owner_server: object) -> str:
     """The server of this environment. AgentError if the driver reported to another one."""
     trusted = os.environ.get("CONTROLPLANE_URL") or environment.DEFAULT_SERVER
-    if owner_server != trusted:
+    if not are_same_servers(owner_server, trusted):
         raise AgentError(
             f"the driver reported to {owner_server}; to send them there pass --server {owner_server}"
         )

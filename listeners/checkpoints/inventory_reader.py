@@ -83,12 +83,19 @@ class DriverInventory:
         return status.folder
 
     def list_folder(self, folder: str, limit: int | None = None) -> list[str]:
-        """Add a folder's entries and return the folders in it. A missing folder has none."""
+        """Add a folder's entries and return the folders in it. A missing folder has none.
+
+        A folder that cannot be listed makes the inventory incomplete: nothing may then be called missing.
+        """
         limit = self.bounds.entries if limit is None else limit
         try:
             found, whole = self.files.list_folder(folder, limit)
         except FilesError as error:
-            self._forget_folder(folder) if error.gone else self._note_error(folder or ".", error)
+            if error.gone:
+                self._forget_folder(folder)
+            else:
+                self.truncated = True
+                self._note_error(folder or ".", error)
             return []
         self._listed.add(folder)
         self.truncated = self.truncated or not whole
@@ -107,7 +114,7 @@ class DriverInventory:
                 self.entries[path] = InventoryFile(
                     0 if each.folder else each.size, each.modified, each.folder
                 )
-                self._names += len(path.encode("utf-8", "replace")) + 40
+                self._names += _name_bytes(path)
         if self._is_over_limit() and not self._reduced:
             self._reduced = True
             self._drop_dispensable()
@@ -127,7 +134,7 @@ class DriverInventory:
 
     def _drop(self, path: str) -> None:
         if self.entries.pop(path, None) is not None:
-            self._names -= len(path.encode("utf-8", "replace")) + 40
+            self._names -= _name_bytes(path)
 
     def _forget_folder(self, folder: str) -> None:
         """Drop everything below a folder that has disappeared or never existed."""
@@ -138,14 +145,18 @@ class DriverInventory:
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(f"{path}: {error}")
 
-    def relist(self, folder: str) -> list[str]:
-        """As `list_folder`, replacing the folder's earlier entries."""
-        for path in self._children(folder):
-            entry = self.entries[path]
-            if not entry.folder:
-                self.count, self.bytes = self.count - 1, self.bytes - entry.size
-            self._drop(path)
-        return self.list_folder(folder)
+    def forget(self, *folders: str) -> None:
+        """Drop everything below these top-level folders at once, so that a log is not kept beside an older one."""
+        kept, dropped = {}, []
+        for path, entry in self.entries.items():
+            if "/" in path and path.partition("/")[0] in folders:
+                dropped.append((path, entry))
+            else:
+                kept[path] = entry
+        self.entries = kept
+        self.count -= sum(not entry.folder for _, entry in dropped)
+        self.bytes -= sum(entry.size for _, entry in dropped)
+        self._names -= sum(_name_bytes(path) for path, _ in dropped)
 
     def _children(self, folder: str) -> list[str]:
         return [path for path in list(self.entries) if path.rpartition("/")[0] == folder]
@@ -239,6 +250,11 @@ class DriverInventory:
         }
 
 
+def _name_bytes(path: str) -> int:
+    """About the bytes of an entry as JSON."""
+    return len(path.encode("utf-8", "replace")) + 40
+
+
 def _metadata_first(each: ListedFile) -> tuple[bool, str]:
     """Sort key: the folder that describes a store before the store, `_metadata` before `0`."""
     return not each.name.startswith("_"), each.name
@@ -292,13 +308,18 @@ def _list_top(checkpoint: DriverInventory, sink: DriverInventory | None) -> list
 
 
 def _list_logs(checkpoint: DriverInventory, sink: DriverInventory | None) -> None:
-    """List each log before the one written before it, so that no log is ahead of the one it follows."""
-    checkpoint.relist("commits")
+    """List each log before the one written before it, so that no log is ahead of the one it follows.
+
+    An earlier listing is dropped first: a file system may hang in between.
+    """
+    checkpoint.forget("commits", "offsets", "sources")
+    checkpoint.list_folder("commits")
     if sink is not None:
-        sink.relist(SINK_LOG)
-    checkpoint.relist("offsets")
-    for source in checkpoint.relist("sources"):
-        checkpoint.relist(source)
+        sink.forget(SINK_LOG)
+        sink.list_folder(SINK_LOG)
+    checkpoint.list_folder("offsets")
+    for source in checkpoint.list_folder("sources"):
+        checkpoint.list_folder(source)
 
 
 def newest_batches(files: DirectoryReader, limit: int) -> dict[str, int | None]:

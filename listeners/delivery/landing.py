@@ -15,7 +15,7 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from listeners.delivery.transport import ServerAcknowledgement
+from listeners.delivery.transport import HttpTransport, ServerAcknowledgement
 from listeners.protocol import wire
 from listeners.protocol.errors import TransportError
 
@@ -30,6 +30,13 @@ _AGENT = re.compile(r"[0-9A-Za-z-]{1,64}")
 def is_landing(url: str) -> bool:
     """Whether a server URL is a folder."""
     return url.startswith(SCHEME)
+
+
+def transport_of(
+    server: str, token: str | None, ca_file: str | None, agent: str
+) -> HttpTransport | LandingTransport:
+    """The transport for a server's URL."""
+    return LandingTransport(server) if is_landing(server) else HttpTransport(server, token, ca_file, agent)
 
 
 class LandingTransport:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from listeners.delivery.spool import Spool
+from listeners.delivery.transport import are_same_servers
 from listeners.protocol.errors import SpoolError
 
 #: How long empty spools and damaged records are kept.
@@ -35,7 +36,7 @@ def orphans(root: Path, server: str | None, app: object = None) -> Iterator[Orph
     """
     for directory in sorted(_directories(root), key=lambda path: (_owner_of(path) or {}).get("app") != app):
         owner = _owner_of(directory)
-        if owner is not None and (server is None or owner.get("server") == server):
+        if owner is not None and (server is None or are_same_servers(owner.get("server"), server)):
             spool = _open_spool(directory)
             if spool is not None:
                 yield Orphan(spool, owner)

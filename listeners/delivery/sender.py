@@ -17,7 +17,7 @@ from listeners.delivery import orphans
 from listeners.delivery.segments import Record
 from listeners.delivery.spool import Queue, Spool
 from listeners.delivery.transport import Transport
-from listeners.protocol.errors import TooLarge, TransportError
+from listeners.protocol.errors import NoAnswer, TooLarge, TransportError
 
 BATCH_EVENTS = 500
 BATCH_BYTES = 4 * 1024 * 1024
@@ -54,14 +54,14 @@ class EventSender:
 
         Losses that they could not report are reported by this agent. Its own application comes first. Where
         the server refuses the events of another one, they stay for an agent of that application, whose token
-        may be bound to it. False if `until` passed first.
+        may be bound to it. False if `until` passed first. TransportError ends it where the server does not answer.
         """
         app = owner.get("app")
         for orphan in orphans.orphans(root, owner.get("server"), app):
             try:
                 self.deliver(orphan.spool, timeout, until)
             except TransportError as error:
-                if orphan.owner.get("app") == app:
+                if isinstance(error, NoAnswer) or orphan.owner.get("app") == app:
                     raise
                 self._warn("adopt", f"events of {orphan.owner.get('app')} are kept: {error}")
             if time.monotonic() >= until:

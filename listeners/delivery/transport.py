@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from listeners.delivery.deadlines import TimedConnection, TimedTlsConnection
 from listeners.protocol import wire
-from listeners.protocol.errors import TooLarge, TransportError, WireError
+from listeners.protocol.errors import NoAnswer, TooLarge, TransportError, WireError
 
 MAX_ANSWER_BYTES = 1024 * 1024
 MAX_COMMANDS = 100
@@ -50,6 +50,26 @@ class Transport(Protocol):
         """Deliver a command's result."""
 
 
+def addresses(url: str) -> list[str]:
+    """The addresses in a list separated by commas, without trailing slashes."""
+    return [part.strip().rstrip("/") for part in url.split(",") if part.strip()]
+
+
+def are_same_servers(first: object, second: object) -> bool:
+    """Whether two lists of addresses, or two addresses, share an address: servers in one list stand in for each other."""
+    return not {*map(normal_url, addresses(str(first)))}.isdisjoint(map(normal_url, addresses(str(second))))
+
+
+def normal_url(url: object) -> str:
+    """A server's URL for comparison: without user, default port, trailing slashes and upper case in the host."""
+    try:
+        parts = urllib.parse.urlsplit(str(url).strip())
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return str(url)
+    return f"{parts.scheme}://{parts.hostname or ''}:{port}{parts.path.rstrip('/')}"
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None  # a redirect would send the token elsewhere
@@ -70,17 +90,27 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 class HttpTransport:
-    """HTTP to one server. Proxies come from the environment, as in urllib; `ca_file` adds a private CA."""
+    """HTTP to one server, or to several that stand in for each other: `url` is then a list separated by commas.
 
-    def __init__(self, url: str, token: str | None, ca_file: str | None = None):
-        if not url.startswith(("http://", "https://")):
-            raise TransportError(
-                f"server must be an http:// or https:// URL, not {url[:80]!r}", retryable=False
-            )
-        self._url = url.rstrip("/")
+    Where a server does not answer, or is not the active one, the next one gets the request at once. Proxies come
+    from the environment, as in urllib; `ca_file` adds a private CA.
+    """
+
+    def __init__(self, url: str, token: str | None, ca_file: str | None = None, agent: str | None = None):
+        """`agent`: the id of the sending agent, which also delivers the events of dead ones."""
+        self._addresses = addresses(url) or [url]
+        for address in self._addresses:
+            if not address.startswith(("http://", "https://")):
+                raise TransportError(
+                    f"server must be an http:// or https:// URL, not {address[:80]!r}", retryable=False
+                )
+        #: Index of the server to ask first; all threads share it.
+        self._current = 0
         self._headers = {"Authorization": "Bearer " + token} if token else {}
+        if agent:
+            self._headers["X-Agent"] = agent
         handlers: list[Any] = [_NoRedirect(), _Http()]
-        if url.startswith("https://"):
+        if any(address.startswith("https://") for address in self._addresses):
             handlers.append(_Https(_tls_context(ca_file)))
         self._opener = urllib.request.build_opener(*handlers)
 
@@ -127,18 +157,47 @@ class HttpTransport:
     def _call(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], timeout: float
     ) -> Any:
-        request = urllib.request.Request(
-            self._url + path, data=body, headers=dict(self._headers, **headers), method=method
-        )
+        """Ask the servers in turn, each at most once and within `timeout` seconds in all."""
+        until, first, failure = time.monotonic() + timeout, self._current, None
+        for index in [*range(first, len(self._addresses)), *range(first)]:
+            left = until - time.monotonic()
+            if failure is not None and left <= 0:
+                break
+            request = urllib.request.Request(
+                self._addresses[index] + path,
+                data=body,
+                headers=dict(self._headers, **headers),
+                method=method,
+            )
+            try:
+                answer = self._ask(request, self._addresses[index], left)
+            except TransportError as error:
+                if not _asks_elsewhere(error):
+                    raise
+                # The answer of a standby has a Retry-After, which a server that does not answer cannot give.
+                failure = error if failure is None or error.retry_after is not None else failure
+                self._current = (index + 1) % len(self._addresses)
+            else:
+                self._current = index
+                return answer
+        assert failure is not None
+        raise failure
+
+    def _ask(self, request: urllib.request.Request, address: str, timeout: float) -> Any:
         try:
             with self._opener.open(request, timeout=timeout) as response:
                 return _parse(response.read(MAX_ANSWER_BYTES + 1))
         except urllib.error.HTTPError as error:
             raise _refusal(error) from None
-        except (OSError, ValueError) as error:  # URLError is an OSError
-            raise TransportError(f"no answer from {self._url}: {error}") from None
-        except Exception as error:  # http.client.HTTPException
-            raise TransportError(f"broken answer from {self._url}: {error!r}") from None
+        except OSError as error:  # URLError is one
+            raise NoAnswer(f"no answer from {address}: {error}") from None
+        except Exception as error:  # http.client.HTTPException, ValueError
+            raise TransportError(f"broken answer from {address}: {error!r}") from None
+
+
+def _asks_elsewhere(error: TransportError) -> bool:
+    """Whether another server may answer: this one gave no answer or a broken one, or it is not the active one."""
+    return error.status is None or error.status in (502, 503, 504)
 
 
 def _gzipped(lines: Sequence[bytes]) -> bytes:
@@ -181,10 +240,10 @@ def _refusal(error: urllib.error.HTTPError) -> TransportError:
     status = error.code
     message = "the server answered %d: %s" % (status, _message_of(error))
     if status == 413:
-        return TooLarge(message)
+        return TooLarge(message, status=status)
     # 401, 403, 404: a wrong token or address can still be fixed, so the events are kept.
     retryable = status >= 500 or status in (401, 403, 404, 408, 429) or 300 <= status < 400
-    return TransportError(message, retryable=retryable, retry_after=_retry_after(error))
+    return TransportError(message, retryable=retryable, retry_after=_retry_after(error), status=status)
 
 
 def _message_of(error: urllib.error.HTTPError) -> str:

@@ -1,9 +1,7 @@
 """The catalogue of all metrics: name, type, unit, help, labels, and the source in Spark's JSON.
 
-The exposition, the time series, the documentation and the UI read this list. Names follow Prometheus'
-conventions and begin with `spark_streaming_` or `controlplane_`. `custom_metric` and `source_metric` name
-further figures that Spark's operators and sources report, including unknown ones. Standard library only,
-Python 3.9.
+The exposition, the time series, the documentation and the UI read this list. Names begin with `spark_streaming_`
+or `controlplane_`. `custom_metric` and `source_metric` name further figures. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -76,28 +74,15 @@ BATCH = (
     _gauge("trigger_interval_seconds", "facts.triggerInterval", "Trigger interval; 0: as fast as possible."),
     _counter("batches_total", "batchId", "Committed batches."),
     _counter("batches_unreported_total", "batchId", "Batches that ran but were not reported."),
+    _derived("rewound_batches", "batchId", "By how much the batch id has gone back, if it has."),
     _counter("input_rows_total", "numInputRows", "Rows read from all sources."),
-    _gauge(
-        "input_rows_per_second", "inputRowsPerSecond", "Rows of the last batch per second between triggers."
-    ),
-    _gauge(
-        "processed_rows_per_second",
-        "processedRowsPerSecond",
-        "Rows per second of the last batch's duration.",
-    ),
+    _gauge("input_rows_per_second", "inputRowsPerSecond", "Rows of a batch per second between triggers."),
+    _gauge("processed_rows_per_second", "processedRowsPerSecond", "Rows per second of batch duration."),
     _counter("output_rows_total", "sink.numOutputRows", "Rows written, if the sink reports them."),
     _gauge("last_progress_timestamp_seconds", "at", "Time of the last progress report."),
-    _derived(
-        "utilization_ratio",
-        "timestamp, batchDuration",
-        "Batch duration over the time between triggers.",
-    ),
+    _derived("utilization_ratio", "timestamp, batchDuration", "Batch duration over the trigger gap."),
     _derived("batch_age_seconds", "status.isTriggerActive", "Age of the running batch; 0 if there is none."),
-    _gauge(
-        "last_task_finished_timestamp_seconds",
-        "status.lastTaskAt",
-        "Time of the last task seen to finish.",
-    ),
+    _gauge("last_task_finished_timestamp_seconds", "status.lastTaskAt", "Time of the last finished task."),
 )
 
 SOURCE = (
@@ -114,29 +99,23 @@ SOURCE = (
         "Rows not read yet; absent without a latest offset, and if offsets do not count rows.",
         "source",
     ),
-    _derived(
-        "source_lag_offsets", _OFFSETS, "Latest offset minus end offset, in the source's unit.", "source"
-    ),
+    _derived("source_lag_offsets", _OFFSETS, "Latest minus end offset, in the source's unit.", "source"),
     _derived("source_lag_seconds", _OFFSETS, "Age of the oldest row that is not read yet.", "source"),
     _derived("source_max_partition_lag_rows", _OFFSETS, "Most rows not read yet in one partition.", "source"),
-    _derived("source_retention_seconds", "", "Retention of the source, as configured by the user.", "source"),
     _derived(
-        "source_catch_up_seconds", _OFFSETS, "Time until the backlog is read at the current rate.", "source"
+        "source_median_partition_lag_rows", _OFFSETS, "Rows not read yet in the median partition.", "source"
     ),
+    _derived(
+        "source_rewound_rows", "sources[].startOffset", "Rows that a batch reads again, if any.", "source"
+    ),
+    _derived("source_retention_seconds", "labels.retention", "Retention of the query's sources.", "source"),
+    _derived("source_catch_up_seconds", _OFFSETS, "Time to read the backlog at the current rate.", "source"),
 )
 
 EVENT_TIME = (
     _gauge("watermark_timestamp_seconds", "eventTime.watermark", "Watermark; absent before the first one."),
-    _derived(
-        "watermark_lag_seconds",
-        "timestamp, eventTime.watermark",
-        "Trigger start minus the watermark.",
-    ),
-    _gauge(
-        "watermark_delay_seconds",
-        "facts.watermarkDelay",
-        "Watermark delay; the longest of several.",
-    ),
+    _derived("watermark_lag_seconds", "timestamp, eventTime.watermark", "Trigger start minus watermark."),
+    _gauge("watermark_delay_seconds", "facts.watermarkDelay", "Watermark delay; the longest of several."),
     _gauge("event_time_max_timestamp_seconds", "eventTime.max", "Newest event time in the last batch."),
 )
 
@@ -173,6 +152,7 @@ STATE = (
         ),
         since="4.0",
     ),
+    _derived("state_limit_ratio", "labels.state_limit_*", "State over the limit in a label.", "unit"),
 )
 
 LIFECYCLE = (
@@ -181,7 +161,9 @@ LIFECYCLE = (
         "info",
         "Facts about the newest run of a query.",
         "started, facts",
-        ("run_id", "agent", "checkpoint", "spark_version", "trigger", "sink"),
+        tuple(
+            "run_id agent checkpoint spark_version trigger sink output_mode unnamed temporary_checkpoint".split()
+        ),
         derived=True,
     ),
     Metric(
@@ -191,6 +173,12 @@ LIFECYCLE = (
         "terminated, start_failed",
         ("error_class", "retry"),
         derived=True,
+    ),
+    _derived("restart_given_up", "", "1 while a policy in mode act has given up.", "policy", "code"),
+    _derived("query_incident", "", "1 while the query is down in an incident.", "incident", "kind", "cause"),
+    _derived("query_checkpoint_drivers", "", "Drivers that write to its checkpoint, if several do."),
+    _derived(
+        "query_starting_seconds", "started", "Age of a run that has reported neither a batch nor idleness."
     ),
     _derived("query_up", "started, terminated, status", "1 if the query is running."),
     _derived("query_status", "", "1 for the query's current status.", "status"),
@@ -209,6 +197,7 @@ LIFECYCLE = (
         "cause",
         "spark_app_id",
     ),
+    _derived("query_driver_silent", "", "1 if it is lost because its driver sends nothing.", "spark_app_id"),
     _derived("query_expected", "", "1 unless the query was stopped, finished or retired."),
 )
 
@@ -256,8 +245,11 @@ AGENT = (
         "Longest callback on Spark's listener thread since the previous heartbeat.",
         "agent",
     ),
-    _gauge("agent_heartbeat_timestamp_seconds", "heartbeat", "Time of the agent's last heartbeat.", "agent"),
+    _gauge("agent_heartbeat_timestamp_seconds", "heartbeat", "Time of the agent's last request.", "agent"),
     _gauge("agent_start_timestamp_seconds", "app_started", "Start time of the agent.", "agent"),
+    _derived(
+        "agent_events_behind_seconds", "", "Age of the agent's newest event at its last request.", "agent"
+    ),
     _counter(
         "agent_events_dropped_total", "heartbeat.dropped.*", "Events dropped by the agent.", "agent", "reason"
     ),
@@ -289,24 +281,36 @@ SERVER = (
     _server("events_stored_total", "counter", "Events stored since the server started."),
     _server("events_duplicate_total", "counter", "Duplicate events received since the server started."),
     _server("events_rejected_total", "counter", "Event lines rejected since the server started."),
+    _server("quota_refused_total", "counter", "Refusals over a quota since the start.", "quota", "app"),
+    _server("app_given_up", "gauge", "1 if an application's policy starts it no more.", "app", "policy"),
+    _server("ingest_waiting_events", "gauge", "Events received and not yet written to the store."),
     _server("store_commit_seconds", "gauge", "Duration of the store's last commit."),
+    _server("store_bytes", "gauge", "Bytes that the store used after the last retention pass."),
+    _server("window_loading_queries", "gauge", "Queries whose older samples a start has not loaded yet."),
+    _server("judge_seconds", "gauge", "Duration of the last pass over the statuses of the fleet."),
+    _server("verdicts_judged_total", "counter", "Verdicts computed since the server started."),
     _server("open_actions", "gauge", "Actions in progress."),
+    _server("polls", "gauge", "Requests of agents that wait for a command."),
     _server("agents", "gauge", "Known agents."),
+    _server("active", "gauge", "1 on the server that takes events and evaluates rules, 0 on the standby."),
     _server("queries", "gauge", "Queries by status.", "status"),
     _server("rule_evaluations_total", "counter", "Rule evaluations since the server started."),
     _server("rule_evaluation_failures_total", "counter", "Failed rule evaluations since the server started."),
-    _server(
-        "notifications_sent_total",
-        "counter",
-        "Notifications sent since the server started.",
-    ),
+    _server("rule_evaluation_seconds", "gauge", "Duration of the last evaluation of the due rules."),
+    _server("rule_slot_lateness_seconds", "gauge", "Delay of the last evaluation after its time."),
+    _server("notifications_sent_total", "counter", "Notifications sent since the server started."),
     _server("notifications_failed_total", "counter", "Notifications that failed since the server started."),
+    _server("alertmanager_alerts_sent_total", "counter", "Alerts that Alertmanagers took, resent ones too."),
+    _server("remote_write_samples_sent_total", "counter", "Samples that receivers of remote write took."),
+    _server("remote_write_samples_dropped_total", "counter", "Samples refused by a receiver or full queue."),
+    _server("remote_write_samples_pending", "gauge", "Samples queued for receivers of remote write."),
+    _server("alertmanager_alerts_failed_total", "counter", "Alerts that an Alertmanager did not take."),
     _server("series", "gauge", "Series in memory for the rules."),
     _server("series_refused_total", "counter", "Samples dropped because of the limit on series."),
-    _server(
-        "lake_events_lost_total", "counter", "Events deleted at the byte limit before they were in the lake."
-    ),
+    _server("lake_events_lost_total", "counter", "Events deleted at the byte limit, not in the lake yet."),
     _server("lake_verified_timestamp_seconds", "gauge", "Time when a commit of the lake was last verified."),
+    _server("tls_certificate_expiry_timestamp_seconds", "gauge", "Time when the TLS certificate expires."),
+    _server("tls_renewal_failures_total", "counter", "Renewed TLS certificates that could not be loaded."),
     _server("scrape_seconds", "gauge", "Duration of the server's last scrape of its own metrics."),
 )
 
@@ -325,10 +329,8 @@ _HELP_PREFIXES = {
 
 def _state_metric(line: str) -> Metric:
     spark, name, counting, text = line.split(None, 3)
-    factor = _MS if counting == "ms" else 1.0
-    return _gauge(
-        name, _OP + "customMetrics." + spark, _HELP_PREFIXES[counting] % text, "operator", factor=factor
-    )
+    factor, help = _MS if counting == "ms" else 1.0, _HELP_PREFIXES[counting] % text
+    return _gauge(name, _OP + "customMetrics." + spark, help, "operator", factor=factor)
 
 
 def _source_metric(line: str) -> Metric:

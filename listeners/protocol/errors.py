@@ -3,6 +3,7 @@
 AgentError
 ├── WireError              a line or a document does not match the wire format (final)
 ├── TransportError         the server did not accept a request; `retryable`: a retry may succeed
+│   ├── NoAnswer           the server cannot be reached, for any request
 │   └── TooLarge           the batch must be split (HTTP 413)
 ├── SpoolError             the disk queue cannot be used (retryable: the disk may recover)
 ├── FilesError             Hadoop's file system returned an error; `gone`: the path does not exist
@@ -28,12 +29,27 @@ class WireError(AgentError):
 
 
 class TransportError(AgentError):
-    """The server refused or did not answer. `retry_after` is in seconds, if the server sent it."""
+    """The server refused or did not answer. `retry_after` is in seconds, if the server sent it.
 
-    def __init__(self, message: str, *, retryable: bool = True, retry_after: float | None = None):
+    `status`: the answer's HTTP status where it refused.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool = True,
+        retry_after: float | None = None,
+        status: int | None = None,
+    ):
         super().__init__(message)
         self.retryable = retryable
         self.retry_after = retry_after
+        self.status = status
+
+
+class NoAnswer(TransportError):
+    """The server did not answer in time, or refused the connection: another request would wait in vain too."""
 
 
 class TooLarge(TransportError):

@@ -10,15 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable
 
 from listeners.queries import restarting
 from listeners.queries.registry import RegisteredQuery, Registry
 from listeners.spark.engine import Engine, SparkRun
 from listeners.spark.sessions import engine_of
-
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 
 
 @dataclass
@@ -27,7 +24,7 @@ class _RunProbe:
 
     trigger_rounds: int = 0
     tasks: tuple[int, int] | None = None
-    tasks_since: float | None = None
+    tasks_since: float = 0.0  # these two by the monotonic clock: the host's clock may be set meanwhile
     last_task_at: float | None = None
     reported: tuple[Any, ...] | None = None
 
@@ -46,9 +43,10 @@ class Prober:
         redact: Callable[[str], str] | None = None,
         engine_of: Callable[[Any], Engine] = engine_of,
         shapes: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
     ):
         self._registry, self._sessions, self._clock, self._redact = registry, sessions, clock, redact
-        self._engine_of, self._shapes = engine_of, shapes
+        self._engine_of, self._shapes, self._monotonic = engine_of, shapes, monotonic
         self._probes: dict[str, _RunProbe] = {}
         #: Executors and heap as of the last round that reported them. The next heartbeat reads them without
         #: waiting for the JVM.
@@ -57,21 +55,20 @@ class Prober:
         self.on_answer: Callable[[], None] = lambda: None
 
     def probe(self) -> dict[str, Any]:
-        """The `data` of a status event. Raises if no session answered.
+        """The `data` of a status event. Raises if no session answered, or none of the listed queries.
 
         `listedAt`: when the sessions were asked for their queries, Unix seconds. A query that is not listed
         had ended by then, or started later. `executors`: their number, if Spark reports it. `partial`: some session
         did not answer, and a query that is not listed may belong to it. Each query has `at`, as its status may be
-        read much later than the list.
+        read much later than the list; what Spark does not report of it is left out.
         """
         sessions, listed_at = list(self._sessions()), self._clock()
         failures: list[Exception] = []
-        listed = _collect(sessions, self._active, failures)
-        silent = len(failures) == len(sessions)
-        found = _collect(listed, lambda active: [self._describe(*active)], failures)
-        if failures and (silent or (listed and not found)):
-            self.driver = {}
-            raise failures[0]
+        listed = self._list(sessions, failures)
+        self._raise_if_none_answered(failures, len(sessions))
+        outages: list[Exception] = []
+        found = [self._describe(*active, outages) for active in listed]
+        self._raise_if_none_answered(outages, len(listed))
         self.driver = self._driver_figures(sessions) or self.driver
         alive = {run.run_id for _, _, run in listed}
         self._probes = {
@@ -83,6 +80,21 @@ class Prober:
         if "executors" in self.driver:
             status["executors"] = self.driver["executors"]
         return {**status, "partial": True} if failures else status
+
+    def _raise_if_none_answered(self, failures: list[Exception], asked: int) -> None:
+        if failures and len(failures) == asked:
+            self.driver = {}
+            raise failures[0]
+
+    def _list(self, sessions: list[Any], failures: list[Exception]) -> list[tuple[Engine, Any, SparkRun]]:
+        """The active queries of all sessions; a session that raises adds to `failures`."""
+        found: list[tuple[Engine, Any, SparkRun]] = []
+        for session in sessions:
+            try:
+                found += self._active(session)
+            except Exception as error:
+                failures.append(error)
+        return found
 
     def _active(self, session: Any) -> list[tuple[Engine, Any, SparkRun]]:
         engine = self._engine_of(session)
@@ -115,33 +127,39 @@ class Prober:
             "facts": self._facts(entry, entry.name, entry.run, reported),
         }
 
-    def _describe(self, engine: Engine, session: Any, run: SparkRun) -> dict[str, Any]:
-        at = self._clock()
+    def _describe(
+        self, engine: Engine, session: Any, run: SparkRun, outages: list[Exception]
+    ) -> dict[str, Any]:
+        """What Spark reports of a listed query. An error that is no answer of Spark adds to `outages`."""
+        document = {"at": self._clock(), "id": run.query_id, "runId": run.run_id, "name": run.name}
+        try:
+            self._ask_status(engine, session, run, document)
+        except Exception as error:
+            if engine.outage(error) is not None:
+                outages.append(error)
+        return document
+
+    def _ask_status(self, engine: Engine, session: Any, run: SparkRun, document: dict[str, Any]) -> None:
         probe_state, status = self._probes.setdefault(run.run_id, _RunProbe()), run.status()
         self.on_answer()
-        document: dict[str, Any] = {
-            "at": at,
-            "id": run.query_id,
-            "runId": run.run_id,
-            "name": run.name,
-            "message": status.message,
-            "isDataAvailable": status.data_available,
-            "isTriggerActive": status.trigger_active,
-        }
+        document.update(
+            message=status.message,
+            isDataAvailable=status.data_available,
+            isTriggerActive=status.trigger_active,
+        )
         probe_state.trigger_rounds = probe_state.trigger_rounds + 1 if status.trigger_active else 0
         document.update(self._tasks(engine, session, run, probe_state))
         self.on_answer()
         if not status.message.startswith("Initializing"):
             document.update(self._facts_if_new(run, probe_state))
-        return document
 
     def _tasks(self, engine: Engine, session: Any, run: SparkRun, probe_state: _RunProbe) -> dict[str, Any]:
         """`tasksSince`: when this count of tasks was first seen, as of `tasksAt`, when it was last seen."""
         figures = engine.tasks(session, run.run_id) if probe_state.trigger_rounds >= 2 else None
         if figures is None:
             probe_state.tasks = None
-            return {"lastTaskAt": probe_state.last_task_at}
-        now, finished = self._clock(), (figures.completed, figures.job)
+            return {"lastTaskAt": self._wall(probe_state.last_task_at)}
+        now, finished = self._monotonic(), (figures.completed, figures.job)
         if finished != probe_state.tasks:
             if probe_state.tasks is not None:
                 probe_state.last_task_at = now
@@ -149,10 +167,14 @@ class Prober:
         return {
             "tasksActive": figures.active,
             "tasksCompleted": figures.completed,
-            "tasksAt": now,
-            "tasksSince": probe_state.tasks_since,
-            "lastTaskAt": probe_state.last_task_at,
+            "tasksAt": self._wall(now),
+            "tasksSince": self._wall(probe_state.tasks_since),
+            "lastTaskAt": self._wall(probe_state.last_task_at),
         }
+
+    def _wall(self, monotonic: float | None) -> float | None:
+        """A time of the monotonic clock as Unix seconds, by the host's clock as it is now."""
+        return None if monotonic is None else self._clock() - (self._monotonic() - monotonic)
 
     def _facts_if_new(self, run: SparkRun, probe_state: _RunProbe) -> dict[str, Any]:
         entry = self._registry.entry(run.query_id)
@@ -160,8 +182,9 @@ class Prober:
         facts_key = self._facts_key(entry, run.name, run.run_id)
         if holder.reported == facts_key:
             return {}
-        reported, holder.reported = holder.reported, facts_key
-        return {"facts": self._facts(entry, run.name, self._registered_run(entry, run), reported)}
+        facts = self._facts(entry, run.name, self._registered_run(entry, run), holder.reported)
+        holder.reported = facts_key
+        return {"facts": facts}
 
     def _facts_key(self, entry: RegisteredQuery | None, name: str | None, run_id: str) -> tuple[Any, ...]:
         """The values that the facts depend on; the facts are sent again when one of them changes."""
@@ -183,16 +206,3 @@ class Prober:
         if self._shapes and (reported is None or reported[0] != run.run_id):
             found["shape"] = run.shape(self._redact)
         return found
-
-
-def _collect(
-    items: Iterable[Item], read: Callable[[Item], list[Found]], failures: list[Exception]
-) -> list[Found]:
-    """What `read` returns for each item; an item for which it raises adds to `failures`."""
-    found: list[Found] = []
-    for item in items:
-        try:
-            found += read(item)
-        except Exception as error:
-            failures.append(error)
-    return found

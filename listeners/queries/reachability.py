@@ -59,7 +59,10 @@ class Reachability:
             self._failed_polls += 1
             if self._failing_since is None:
                 self._failing_since = self._polling_since
-            self._outage, self._polling_since = outage, None
+            # A request without an answer does not show that the server which was away is back.
+            if self._outage is None or outage.cause != NO_ANSWER:
+                self._outage = outage
+            self._polling_since = None
             return self._reported() != before
 
     def is_doubtful(self) -> bool:

@@ -51,6 +51,8 @@ class RegisteredQuery:
     starting: bool = False
     #: The run that a command started and that has not yet reported a batch or an idle trigger.
     probation: str | None = None
+    #: The newest run that a command started and that failed before its first progress.
+    failed_on_probation: str | None = None
     #: A command has ended a run before, so an end that Spark reports may be that one.
     commanded: bool = False
     #: The program asked to stop it while a command was in progress.
@@ -248,7 +250,7 @@ class Registry:
             entry = self.entry_of_run(run_id)
             if entry is None or entry.probation != run_id or entry.run_id != run_id:
                 return False
-            entry.probation = None
+            entry.probation, entry.failed_on_probation = None, run_id
             self.hold(entry)
             return True
 

@@ -55,6 +55,13 @@ NOT_RESUMABLE = RestartMethod(
     "cannot_resume",
     "Spark resumes a memory sink from its checkpoint only in complete mode; write to another sink",
 )
+#: Source: Spark's TextSocketMicroBatchStream, which counts from 0 again in each run.
+SOCKET = RestartMethod(
+    "needs_factory",
+    "cannot_resume",
+    "Spark's socket source cannot resume from a checkpoint: a new run fails with `Offsets committed out of order`; "
+    "read from a source that keeps its data, such as files or Kafka",
+)
 CHECKPOINT_UNKNOWN = RestartMethod(
     "needs_factory",
     "needs_factory",
@@ -75,6 +82,8 @@ def restart_method(
     Sources: a writer is mutable and starts what it was configured for last. It keeps the static DataFrames it
     was built with. Without a checkpoint of its own a query begins from scratch.
     """
+    if entry is not None and entry.start is not None and _reads_a_socket(entry.start):
+        return SOCKET  # first: a checkpointLocation would not help
     checkpoint = entry.run.checkpoint() if entry is not None else None
     if checkpoint and classic.is_temporary(checkpoint):
         return TEMPORARY_CHECKPOINT  # a factory would start a different query, too
@@ -97,6 +106,10 @@ def restart_method(
 
 def _is_not_resumable(facts: Mapping[str, Any]) -> bool:
     return facts.get("sink") in ("MemorySink", "memory") and facts.get("outputMode") != "complete"
+
+
+def _reads_a_socket(start: Start) -> bool:
+    return "socket" in (name.lower() for name in start.engine.stream_formats(start.writer))
 
 
 def _unless_static(start: Start) -> RestartMethod:

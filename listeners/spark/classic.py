@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import weakref
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Callable
 
-from listeners.protocol.wire import JVM_EXITED, NO_ANSWER
+from listeners.protocol.wire import NO_ANSWER
 from listeners.spark import plans
 from listeners.spark.engine import SparkOutage, SparkRun, SparkStatus, SparkTasks, Start
-from listeners.spark.jvm_shutdown import on_signal
+from listeners.spark.jvm_shutdown import jvm_end, on_signal
 
 POOL = "spark.scheduler.pool"
 LOCATION = "spark.sql.streaming.checkpointLocation"
@@ -27,10 +26,6 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: Stack frames in a thread state, without the frames of Java and py4j.
 MAX_FRAMES = 12
 INTERNAL_PREFIXES = ("java.", "jdk.", "py4j.")
-#: Exit codes of a JVM that SIGTERM ended.
-SIGTERM_CODES = (-15, 143)
-#: For the one connection that finds out whether the JVM still listens.
-CONNECT_SECONDS = 1.0
 
 
 class ClassicRun:
@@ -208,8 +203,15 @@ class ClassicEngine:
         java = find(session._jvm) if find is not None else session._jvm.SparkSession
         java.setActiveSession(session._jsparkSession)
 
+    def stream_formats(self, writer: Any) -> list[str]:
+        return [str(leaf.sourceName()) for leaf, name in _leaves(writer) if name == "StreamingRelationV2"]
+
     def static_leaves(self, writer: Any) -> list[str]:
-        return static_leaves(writer)
+        return [
+            name
+            for leaf, name in _leaves(writer)
+            if name not in plans.FIXED_LEAVES and not leaf.isStreaming()
+        ]
 
 
 ENGINE = ClassicEngine()
@@ -230,28 +232,6 @@ def _unreachable(run: SparkRun) -> Exception | None:
         return None
     except (Py4JError, OSError) as error:
         return error
-    return None
-
-
-def jvm_end(gateway: Any) -> SparkOutage | None:
-    """How the JVM behind a py4j gateway has ended; None while it runs.
-
-    PySpark knows the process if it started the JVM. Under `spark-submit` the JVM started Python, and a JVM whose
-    port refuses connections has ended.
-    """
-    if getattr(gateway, "proc", None) is not None:
-        code = gateway.proc.poll()
-        if code is None:
-            return None
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        return SparkOutage(JVM_EXITED, f"the driver's JVM has ended {how}", True, code in SIGTERM_CODES)
-    where = gateway.gateway_parameters
-    try:
-        socket.create_connection((where.address, where.port), CONNECT_SECONDS).close()
-    except ConnectionRefusedError:
-        return SparkOutage(JVM_EXITED, "the driver's JVM has ended: its port refuses connections", True)
-    except OSError:
-        pass  # a full backlog or a slow host: nothing is known
     return None
 
 
@@ -373,16 +353,15 @@ def _newest(execution: Any, log: str) -> int | None:
     return int(found.get()) if found is not None and found.isDefined() else None
 
 
-def static_leaves(writer: Any) -> list[str]:
-    """Class names of the non-streaming inputs of a writer's plan that may change between two starts."""
+def _leaves(writer: Any) -> list[tuple[Any, str]]:
+    """The inputs of a writer's plan, with the names of their classes."""
     plan = writer._df._jdf.queryExecution().analyzed()
     trees = [plan, *_items(plan.subqueriesAll())]
-    names = []
-    for leaf in [leaf for each in trees for leaf in _items(each.collectLeaves())]:
-        name = leaf.getClass().getSimpleName()
-        if not leaf.isStreaming() and name not in plans.FIXED_LEAVES:
-            names.append(name)
-    return names
+    return [
+        (leaf, str(leaf.getClass().getSimpleName()))
+        for tree in trees
+        for leaf in _items(tree.collectLeaves())
+    ]
 
 
 def _items(sequence: Any) -> list[Any]:

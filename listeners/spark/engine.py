@@ -167,6 +167,9 @@ class Engine(Protocol):
     def activate(self, session: Any, pool: str | None) -> None:
         """Prepare the calling thread to start queries like the program: this active session, this pool."""
 
+    def stream_formats(self, writer: Any) -> list[str]:
+        """The formats of the streaming inputs of a writer's plan, where the plan names them."""
+
     def static_leaves(self, writer: Any) -> list[str]:
         """Names of the non-streaming inputs of a writer's plan that may change between two starts."""
 

@@ -49,6 +49,8 @@ class RunEvents:
     ended: bool = False
     #: Rounds in which the run was not active, although no end has arrived.
     missing: int = 0
+    #: The `EventStream`'s number when all reports in Spark's memory were last read.
+    listening_number: int | None = None
 
     def is_new(self, report: tuple[int, str]) -> bool:
         """Whether the report (batch id, time) has not been seen; remembers it."""

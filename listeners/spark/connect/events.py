@@ -48,6 +48,8 @@ class EventStream:
         self._bus_listener = BusListener(self._on_event)
         self._wake, self._closed = threading.Event(), threading.Event()
         self._added, self._added_at = threading.Event(), 0.0
+        #: Changes when the agent begins to listen: what Spark reported before is only in its memory.
+        self._listening_number = 0
         self._lock = threading.RLock()
         self._call: Any = None
         self._reader: threading.Thread | None = None
@@ -129,6 +131,7 @@ class EventStream:
             if self._bus_listener.was_dropped():  # PySpark's stream broke, and PySpark dropped all listeners
                 self._orphaned, self._program_has_stream = True, False
             if self._bus_listener.join(session):
+                self._listening_number += 1
                 return True
             blocked = self._program_has_stream or self._closed.is_set() or not calls.can_listen()
             return not blocked and time.monotonic() >= self._not_before and self._open(session)
@@ -165,6 +168,7 @@ class EventStream:
             for type, data in calls.events(call):
                 if type == calls.ADDED:
                     confirmed, self._added_at = True, time.time()
+                    self._listening_number += 1
                     self._added.set()
                 else:
                     self._on_event(type, data)
@@ -252,11 +256,14 @@ class EventStream:
     def _catch_up(self, session: Any, run: RunEvents) -> float:
         """Pass on missed reports; returns the age in seconds of the oldest one missed by the stream."""
         newest = self._recent_progress(session, run, last_progress=True)
-        if not newest or report_key(newest[-1]) in run.reports:
+        number = self._listening_number
+        # The newest report alone may come from a stream that was opened after others were missed.
+        if not newest or (report_key(newest[-1]) in run.reports and run.listening_number == number):
             return 0.0
         missed: list[ConnectEvent] = []
         for report in self._recent_progress(session, run, recent_progress=True):
             missed += self._dedup.admit("progress", report, late=True)
+        run.listening_number = number
         self._hand_on(missed)
         delays = [
             time.time() - each.at for each in missed if each.at is not None and each.at > self._added_at

@@ -230,9 +230,11 @@ class ConnectEngine:
     def activate(self, session: Any, pool: str | None) -> None:
         type(session)._active_session.session = session
 
+    def stream_formats(self, writer: Any) -> list[str]:
+        return _leaf_names(writer, "stream")
+
     def static_leaves(self, writer: Any) -> list[str]:
-        plan = writer._write_proto.input
-        return [leaf.name for leaf in connect_plan.leaves(plan) if leaf.kind == "static"]
+        return _leaf_names(writer, "static")
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -263,3 +265,7 @@ class ConnectEngine:
 
 
 ENGINE = ConnectEngine()
+
+
+def _leaf_names(writer: Any, kind: str) -> list[str]:
+    return [leaf.name for leaf in connect_plan.leaves(writer._write_proto.input) if leaf.kind == kind]

@@ -106,6 +106,8 @@ class Plan:
 
 
 class Leaf:
+    source = "rate"
+
     def __init__(self, name: str, streaming: bool):
         self._name, self._streaming = name, streaming
 
@@ -114,6 +116,9 @@ class Leaf:
 
     def isStreaming(self) -> bool:
         return self._streaming
+
+    def sourceName(self) -> str:
+        return self.source
 
 
 class Sequence:

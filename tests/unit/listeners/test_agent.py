@@ -18,7 +18,7 @@ from listeners.spark.engine import SparkOutage
 APP = wire.App("or%ders", "local-1")
 
 
-def wait_for(condition, timeout=20.0):
+def wait_for(condition, timeout=90.0):
     deadline = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < deadline, "not seen in time"
@@ -86,6 +86,22 @@ def test_events_carry_the_identity_and_count_up(made):
         and event.data == {"batchId": 1}
     )
     assert [e["seq"] for e in transport.taken] == list(range(1, len(transport.taken) + 1))
+
+
+def test_reports_wait_for_the_next_request_and_anything_else_is_sent_at_once(made, monkeypatch):
+    monkeypatch.setattr("listeners.agent.PACE_SECONDS", 600.0)
+    transport = ScriptedTransport()
+    agent, inbox = made(transport)
+    wait_for(lambda: transport.taken)
+    inbox.put("progress", '{"batchId":1}')
+    time.sleep(1.0)
+    assert not transport.data("progress")
+    inbox.put("terminated", "{}")
+    wait_for(lambda: transport.data("terminated"))
+    assert transport.data("progress") == [{"batchId": 1}]
+    inbox.put("progress", '{"batchId":2}')
+    agent.stop(20.0)
+    assert [report["batchId"] for report in transport.data("progress")] == [1, 2]
 
 
 def test_refusals_neither_lose_nor_reorder_events(made):
@@ -161,6 +177,16 @@ def test_secrets_in_failure_texts_are_masked(made):
     _, inbox = made(transport, redact=lambda text: text.replace("hunter2", "***"))
     inbox.put("terminated", '{"id":"q","exception":"password=hunter2"}')
     assert wait_for(lambda: transport.data("terminated")) == [{"id": "q", "exception": "password=***"}]
+
+
+@pytest.mark.parametrize("type", ["progress", "started", "status", "inventory", "heartbeat"])
+def test_secrets_in_any_event_are_masked(made, type):
+    transport = ScriptedTransport()
+    _, inbox = made(transport)
+    inbox.put(type, '{"sources":[{"description":"JDBC[jdbc:postgresql://u:hunter2@db/x?password=hunter2]"}]}')
+    found = wait_for(lambda: transport.data(type))
+    assert "hunter2" not in json.dumps(found)
+    assert "JDBC[jdbc:postgresql://db/x?password=" in json.dumps(found)
 
 
 def test_stop_delivers_the_rest_and_deletes_the_spool(made, tmp_path):

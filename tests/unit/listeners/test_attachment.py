@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,6 +91,62 @@ def test_end_of_the_jvm_explains_an_exception_and_a_signal_explains_both(
     made.detach(asked, timeout=0.5)
     spooled = b"".join(path.read_bytes() for path in tmp_path.rglob("*.events"))
     assert f'"reason":"{reason}"'.encode() in spooled
+
+
+def _fails(session: Any) -> Any:
+    raise ConnectionError("away")
+
+
+@pytest.mark.parametrize(
+    ("connect", "reason", "released", "active", "listed"),
+    [
+        (True, "sigterm", "false", lambda session: [SimpleNamespace(run_id="r1")], ["r1"]),
+        (True, "exit", "false", lambda session: [], []),
+        (True, "exit", "true", lambda session: [SimpleNamespace(run_id="r1")], []),
+        (True, "session_stopped", "false", lambda session: [SimpleNamespace(run_id="r1")], []),
+        (True, "exit", "false", _fails, ["known"]),
+        (False, "exit", "false", lambda session: [SimpleNamespace(run_id="r1")], []),
+        (False, "detached", "false", lambda session: [SimpleNamespace(run_id="r1")], ["r1"]),
+    ],
+    ids=[
+        "a client's end",
+        "its query ended",
+        "it releases its session",
+        "its session ended",
+        "no answer",
+        "a driver's end",
+        "detached",
+    ],
+)
+def test_the_end_of_an_agent_lists_the_runs_that_go_on(
+    connect: bool,
+    reason: str,
+    released: str,
+    active: Callable[[Any], Any],
+    listed: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, session = HangingEngine(), Session()
+    engine.released.set()
+    engine.independent_sessions, engine.active = connect, active  # type: ignore[attr-defined]
+    monkeypatch.setenv("CONTROLPLANE_SPOOL_DIR", str(tmp_path))
+    monkeypatch.setenv("SPARK_CONNECT_RELEASE_SESSION_ON_EXIT", released)
+    monkeypatch.setattr(attachment, "engine_of", lambda session: engine)
+    made = attachment.Attachment(session, "http://127.0.0.1:9", None, {}, None, "all")
+    run = SimpleNamespace(run_id="known", is_active=lambda: True)
+    known = SimpleNamespace(run_id="known", run=run, session=session, session_key=engine.key(session))
+    monkeypatch.setattr(made.registry, "entries", lambda: [known])
+    monkeypatch.setattr(made.agent, "_probe", lambda: {"queries": []})
+    made.agent.start()
+    made.detach(*([] if reason == "detached" else [reason]), timeout=0.5)
+    spooled = b"".join(path.read_bytes() for path in tmp_path.rglob("*.events"))
+    (end,) = [json.loads(line)["data"] for line in _events(spooled) if b'"app_ended"' in line]
+    assert (end["reason"], end["activeRuns"]) == (reason, listed)
+
+
+def _events(spooled: bytes) -> list[bytes]:
+    return [line[line.index(b"{") :] for line in spooled.splitlines() if b"{" in line]
 
 
 @pytest.mark.parametrize(("outage", "reports"), [(None, 1), (KILLED, 0)])

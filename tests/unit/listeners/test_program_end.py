@@ -37,6 +37,16 @@ def test_ctrl_c_is_recorded_as_an_interrupt(ending: Any) -> None:
     assert ending.exception is None and ending.interrupted
 
 
+def test_error_at_an_interactive_prompt_is_no_end_of_the_program(
+    ending: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    program_end.record_uncaught_exception(lambda: ending)
+    sys.excepthook(NameError, NameError("typo"), None)
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert ending.exception is None and not ending.interrupted
+
+
 class TextlessError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")

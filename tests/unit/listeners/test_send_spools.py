@@ -7,6 +7,7 @@ import pytest
 from listeners import send_spools
 from listeners.delivery.spool import Spool
 from listeners.delivery.transport import ServerAcknowledgement
+from listeners.protocol.errors import NoAnswer
 
 DEAD = "11111111-1111-1111-1111-111111111111"
 
@@ -21,7 +22,7 @@ def left_behind(root, server, agent=DEAD, app="orders"):
 def test_spool_of_an_ended_driver_is_delivered_to_its_server_and_deleted(
     recorder, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setenv("CONTROLPLANE_URL", recorder.url)
+    monkeypatch.setenv("CONTROLPLANE_URL", recorder.url + "/")
     left_behind(tmp_path, recorder.url).close()
     assert send_spools.main([str(tmp_path)]) == 0
     assert recorder.of_type("app_ended") == [{"reason": "exit"}]
@@ -68,6 +69,22 @@ def test_spool_that_cannot_be_delivered_is_kept(tmp_path, capsys, monkeypatch):
     assert send_spools.main([str(tmp_path)]) == 1
     assert "1 events kept: no answer from http://127.0.0.1:9" in capsys.readouterr().err
     assert list(tmp_path.rglob("*.events"))
+
+
+def test_server_that_is_away_is_tried_once(tmp_path, capsys, monkeypatch):
+    tried = []
+
+    class Away:
+        def send(self, lines, timeout):
+            tried.append(timeout)
+            raise NoAnswer("no answer")
+
+    monkeypatch.setattr(send_spools, "HttpTransport", lambda *arguments: Away())
+    for agent in (DEAD, DEAD.replace("1", "2"), DEAD.replace("1", "3")):
+        left_behind(tmp_path, send_spools.environment.DEFAULT_SERVER, agent).close()
+    assert send_spools.main([str(tmp_path)]) == 1
+    assert len(tried) == 1 and capsys.readouterr().err.count("1 events kept: no answer") == 3
+    assert len(list(tmp_path.rglob("*.events"))) == 3
 
 
 def test_spool_of_a_living_driver_is_not_touched(recorder, tmp_path, capsys):

@@ -9,7 +9,7 @@ from listeners.protocol.wire import Command
 from listeners.queries.registry import Registry
 from listeners.spark.connect import pipelines
 from listeners.spark.engine import Start
-from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, Writer
+from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Leaf, Query, Session, Writer
 
 
 class Driver:
@@ -189,6 +189,16 @@ def test_memory_sink_that_cannot_resume_keeps_running(with_factory):
     driver.query._jsq.facts = {"sink": "MemorySink", "outputMode": "complete"}
     if not with_factory:
         assert driver.do("restart").state == "succeeded"
+
+
+@pytest.mark.parametrize("checkpoint", ["file:/ck", "file:/tmp/temporary-1234"])
+def test_socket_source_cannot_resume_whatever_its_checkpoint(checkpoint, monkeypatch):
+    monkeypatch.setattr(Leaf, "source", "Socket")
+    driver = Driver(checkpoint=checkpoint)
+    driver.registry.register_factory("orders", lambda: None)
+    refused = driver.do("restart")
+    assert outcome(refused) == ("refused", "cannot_resume") and "socket source" in refused.reason
+    assert driver.query._jsq.isActive() and driver.do("stop").state == "succeeded"
 
 
 def test_factory_cannot_resume_a_temporary_checkpoint():

@@ -11,7 +11,7 @@ from listeners.delivery.orphans import orphans
 from listeners.delivery.sender import EventSender
 from listeners.delivery.spool import Spool
 from listeners.delivery.transport import ServerAcknowledgement
-from listeners.protocol.errors import SpoolError, TooLarge, TransportError
+from listeners.protocol.errors import NoAnswer, SpoolError, TooLarge, TransportError
 
 OWNER = {"app": "orders", "server": "http://localhost:8420"}
 
@@ -115,6 +115,15 @@ def test_refused_orphan_of_another_application_is_kept_and_does_not_stop_the_oth
     assert sender.adopt(tmp_path, OWNER)
     assert bound.lines == [b"seven", b"views"] and warned == [("adopt", "events of clicks are kept: 403")]
     assert [spool.directory.name for spool in closed(orphans(tmp_path, None))] == ["first"]
+
+
+def test_server_that_is_away_is_asked_for_the_first_orphan_only(tmp_path):
+    for name in ("first", "second"):
+        left_behind(tmp_path, name, owner=dict(OWNER, app=name))
+    away = Server(NoAnswer("away"))
+    with pytest.raises(NoAnswer):
+        EventSender(away, queue(), threading.Lock()).adopt(tmp_path, OWNER)
+    assert len(away.sizes) == 1 and len(list(closed(orphans(tmp_path, None)))) == 2
 
 
 def test_malformed_events_of_another_application_do_not_keep_its_orphan(tmp_path):

@@ -7,9 +7,30 @@ import threading
 
 import pytest
 
-from listeners.delivery.transport import HttpTransport
+from listeners.delivery.transport import HttpTransport, are_same_servers, normal_url
 from listeners.protocol import wire
 from listeners.protocol.errors import TooLarge, TransportError
+from tests.recording_server import recording_server
+
+
+@pytest.mark.parametrize(
+    ("written", "same"),
+    [
+        ("http://Control:8420/", "http://control:8420"),
+        ("https://control/", "https://control:443"),
+        ("http://u:p@control/base/", "http://control:80/base"),
+        ("file:///mnt/landing/", "file:///mnt/landing"),
+    ],
+)
+def test_one_server_may_be_written_in_several_ways(written, same):
+    assert normal_url(written) == normal_url(same)
+
+
+@pytest.mark.parametrize(
+    "other", ["https://control:8420", "http://control:8421", "http://control:8420/base", None, "http://["]
+)
+def test_other_servers_stay_different(other):
+    assert normal_url(other) != normal_url("http://control:8420")
 
 
 def test_events_are_sent_and_acknowledged(recorder):
@@ -18,6 +39,12 @@ def test_events_are_sent_and_acknowledged(recorder):
     )
     assert HttpTransport(recorder.url, "t").send([line.encode()]).seq == 4
     assert recorder.events[0]["seq"] == 4
+
+
+def test_a_request_names_its_sender_which_may_deliver_the_events_of_a_dead_agent(recorder):
+    line = wire.encode_event(wire.Event("dead", 1, 1.0, wire.App("a"), "heartbeat", {}))
+    HttpTransport(recorder.url, "t", agent="sender").send([line.encode()])
+    assert recorder.headers["X-Agent"] == "sender"
 
 
 def test_commands_are_received_and_results_sent(recorder):
@@ -129,3 +156,55 @@ class hostile:
 
     def __exit__(self, *args):
         self._socket.close()
+
+
+STANDBY = (503, {"Retry-After": "1"})
+
+
+def unused_url():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("first", ["dead", "standby"])
+def test_the_next_server_of_the_list_gets_the_events_at_once(recorder, first):
+    with recording_server() as other:
+        other.refusal = STANDBY
+        address = unused_url() if first == "dead" else other.url
+        transport = HttpTransport(f"{address}/, {recorder.url}", "t")
+        assert transport.send([b'{"seq": 1, "type": "idle", "agent": "a"}']).seq == 1
+        assert transport.poll("agent", 0.1) == []
+        assert (recorder.posts, other.posts) == (1, 0 if first == "dead" else 1)
+
+
+def test_a_server_that_answered_is_asked_first_again(recorder):
+    with recording_server() as other:
+        transport = HttpTransport(f"{other.url},{recorder.url}", "t")
+        for refusing, taking in ((other, recorder), (recorder, other), (other, recorder)):
+            refusing.refusal, taking.refusal = STANDBY, None
+            before = taking.posts
+            for seq in (1, 2):
+                transport.send([b'{"seq": %d, "type": "idle", "agent": "a"}' % seq])
+            assert taking.posts == before + 2
+
+
+def test_without_an_active_server_the_wait_is_that_of_the_standby(recorder):
+    recorder.refusal = STANDBY
+    for urls in (f"{unused_url()},{recorder.url}", f"{recorder.url},{unused_url()}"):
+        with pytest.raises(TransportError) as caught:
+            HttpTransport(urls, "t").send([b"{}"])
+        assert (caught.value.retry_after, caught.value.retryable) == (1.0, True)
+
+
+def test_a_refusal_of_the_request_itself_goes_to_no_other_server(recorder):
+    with recording_server() as other:
+        other.refusal = (401, {})
+        with pytest.raises(TransportError, match="401"):
+            HttpTransport(f"{other.url},{recorder.url}", "t").send([b"{}"])
+        assert recorder.posts == 0
+
+
+def test_lists_that_share_an_address_name_the_same_servers():
+    assert are_same_servers("http://a:1,http://b:1/", "http://b:1")
+    assert not are_same_servers("http://a:1,http://b:1", "http://c:1")
+    assert not are_same_servers(None, "http://c:1")

@@ -1,8 +1,22 @@
 """Redaction: secrets stay in the driver."""
 
+import json
+import re
+
 import pytest
 
-from listeners.protocol.redaction import MAX_TEXT_CHARS, compile_regex, redact
+from listeners.protocol.redaction import (
+    MAX_TEXT_CHARS,
+    REDACTED,
+    compile_regex,
+    mask,
+    may_hold_secret,
+    redact,
+    redact_json,
+    redact_values,
+)
+from tests.drivers import REPORTS
+from tests.paths import DATA
 
 KEYS = compile_regex(None)
 
@@ -10,7 +24,7 @@ KEYS = compile_regex(None)
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("password=hunter2 next", "password=*********(redacted) next"),
+        ("now password=hunter2 next", "now password=*********(redacted) next"),
         ("fs.s3a.access.key: AKIA123, more", "fs.s3a.access.key: *********(redacted), more"),
         ('{"sasl.jaas.token":"abc def"}', '{"sasl.jaas.token":*********(redacted)}'),
         ("batch=5 took 3 s", "batch=5 took 3 s"),
@@ -46,15 +60,47 @@ def test_secret_inside_the_value_of_another_key_is_masked(text, kept):
     assert redact(text, KEYS) == kept
 
 
-@pytest.mark.parametrize(
-    "piece", ["a", "a:", "a ", "://a:", 'token="', "token='\\", "\\", "token=\\\"x\\'", "://a:b/"]
-)
+#: Read in quadratic time, one of these would take minutes.
+PIECES = [
+    "a",
+    "a:",
+    "a ",
+    "://a:",
+    'token="',
+    "token='\\",
+    "\\",
+    "token=\\\"x\\'",
+    "://a:b/",
+    "%3A%2F%2F",
+    "oracle:a:b/",
+]
+PIECES += [
+    "eyJ-",
+    "--aa",
+    "PWD=/",
+    "jdbc:a/",
+    "a/b@",
+    "cookie:a=",
+    "cookie: a=b;",
+    "passphrase ",
+    "sqlplus -a ",
+    "eyJaaaaaaaa.",
+    "curl -b a",
+    "cookie=[a:",
+    "cookies a=b;",
+    "a/b@A.",
+]
+
+
+@pytest.mark.parametrize("piece", PIECES)
 def test_adversarial_text_is_processed_in_linear_time(piece):
-    assert len(redact("a" + piece * MAX_TEXT_CHARS, KEYS)) > 0
+    """The server masks texts of any length, so an agent could stop it."""
+    assert mask("password a" + piece * (100_000 // len(piece)))
 
 
 def test_sessions_regex_applies_and_an_invalid_one_falls_back():
-    assert redact("pin=1234 password=x", compile_regex("(?i)pin")) == "pin=*********(redacted) password=x"
+    masked = "pin=*********(redacted) password=*********(redacted)"
+    assert redact("pin=1234 password=x", compile_regex("(?i)pin")) == masked
     assert redact("password=x", compile_regex("(")) == "password=*********(redacted)"
 
 
@@ -64,3 +110,53 @@ def test_long_text_keeps_both_ends():
     assert (
         short.startswith("head") and short.endswith("Caused by: tail") and len(short) < MAX_TEXT_CHARS + 100
     )
+
+
+def corpus(name):
+    """One form a line; `\\n` is a line end."""
+    lines = (DATA / f"redaction/{name}.txt").read_text(encoding="utf-8").splitlines()
+    return [line if "{" in line else line.replace("\\n", "\n") for line in lines]
+
+
+def test_the_corpus_is_large():
+    assert len(corpus("secrets")) >= 60
+    assert len(corpus("harmless")) >= 60
+
+
+@pytest.mark.parametrize("form", corpus("secrets"))
+def test_no_form_of_a_secret_remains_and_masking_again_changes_nothing(form):
+    """The secret stands between ⟦ and ⟧."""
+    secret = re.search("⟦(.*)⟧", form, re.DOTALL)[1]
+    masked = redact(re.sub("[⟦⟧]", "", form))
+    for word in re.split(r"[\s/]+", secret):
+        assert word not in masked, masked
+    assert redact(masked) == masked
+    document = {"sources": [{"description": re.sub("[⟦⟧]", "", form)}]}
+    assert json.loads(redact_json(json.dumps(document))) == {"sources": [{"description": masked}]}
+
+
+@pytest.mark.parametrize("text", corpus("harmless"))
+def test_a_harmless_look_alike_is_unchanged(text):
+    assert redact(text) == text
+
+
+def test_texts_of_secret_keys_are_masked_whole_in_json():
+    document = {
+        "fs.azure.account.key.acme": "Zm9v, Ym Fy",
+        "passwords": ["a", "b"],
+        "token-events": {"0": 5},
+        "numTokens": "7",
+        "password": None,
+        "secretCount": 3,
+    }
+    assert redact_values(document, mask) == {
+        **document,
+        "fs.azure.account.key.acme": REDACTED,
+        "passwords": [REDACTED, REDACTED],
+    }
+
+
+def test_real_reports_are_unchanged_and_are_not_read_closely():
+    for line in REPORTS.read_text(encoding="utf-8").splitlines():
+        assert not may_hold_secret(line)
+        assert redact_json(line) is line

@@ -6,7 +6,7 @@ import pytest
 
 from listeners.queries.prober import Prober
 from listeners.queries.registry import Registry
-from listeners.spark.engine import SparkStatus, SparkTasks, Start
+from listeners.spark.engine import SparkOutage, SparkStatus, SparkTasks, Start
 from tests.unit.listeners.fake_spark import ENGINE, FakeEngine, JavaQuery, Query, Session, Writer
 
 
@@ -36,11 +36,20 @@ def driver():
     start = Start("start", None, writer, (), {}, session, registry.touch(writer), ENGINE)
     registry.started(query, start, session, ENGINE)
     state = SimpleNamespace(
-        message="Processing new data", active=True, tasks=SparkTasks(2, 10, 1), asked=0, now=100.0
+        message="Processing new data",
+        active=True,
+        tasks=SparkTasks(2, 10, 1),
+        asked=0,
+        now=100.0,
+        clock_set_by=0.0,
     )
 
     prober = Prober(
-        registry, lambda: [session], lambda: state.now, engine_of=lambda session: Seen(query, state)
+        registry,
+        lambda: [session],
+        lambda: state.now + state.clock_set_by,
+        engine_of=lambda session: Seen(query, state),
+        monotonic=lambda: state.now,
     )
     state.registry, state.writer, state.query = registry, writer, query
     state.probe = lambda: prober.probe()["queries"][0]
@@ -63,6 +72,16 @@ def test_rising_count_sets_the_time_of_the_last_task(driver):
     assert driver.probe()["lastTaskAt"] == 110.0
     driver.tasks, driver.now = SparkTasks(1, 11, 2), 130.0
     assert driver.probe()["lastTaskAt"] == 130.0
+
+
+def test_times_of_tasks_follow_the_clock_of_the_host_when_it_is_set(driver):
+    """Otherwise tasks that finished a minute ago would seem to be an hour old."""
+    driver.probe(), driver.probe()
+    driver.tasks, driver.now = SparkTasks(2, 11, 1), 110.0
+    driver.probe()
+    driver.now, driver.clock_set_by = 120.0, 3600.0
+    document = driver.probe()
+    assert (document["tasksSince"], document["lastTaskAt"], document["tasksAt"]) == (3710.0, 3710.0, 3720.0)
 
 
 def test_unchanged_count_has_the_times_of_its_first_and_last_poll(driver):
@@ -102,18 +121,47 @@ def test_every_answer_of_a_round_shows_that_spark_answers(driver):
     assert answers == [0, 0, 0, 0, 0, 1]
 
 
-def test_query_that_cannot_be_described_makes_the_status_partial(driver):
+def test_query_that_cannot_be_described_is_listed_without_a_status(driver):
+    """Without it the list would be incomplete, and no query that disappears would be noticed."""
     engine = Seen(driver.query, driver)
     good, bad = ENGINE.run(driver.query), ENGINE.run(Query(JavaQuery("p", "r2", "prices")))
     good.status = lambda: SparkStatus("Processing new data", True, True)
     bad.status = lambda: fail(None)
     engine.active = lambda session: [bad, good]
-    prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
+    prober = Prober(
+        driver.registry, lambda: [Session()], lambda: driver.now, engine_of=lambda session: engine
+    )
     status = prober.probe()
-    assert (status["partial"], [query["id"] for query in status["queries"]]) == (True, ["q"])
-    engine.active = lambda session: [bad]
+    assert "partial" not in status and status["queries"][1]["message"] == "Processing new data"
+    assert status["queries"][0] == {"at": 100.0, "id": "p", "runId": "r2", "name": "prices"}
+
+
+def test_poll_fails_where_spark_answers_for_no_query(driver):
+    engine = Seen(driver.query, driver)
+    good, bad = ENGINE.run(driver.query), ENGINE.run(Query(JavaQuery("p", "r2", "prices")))
+    good.status = lambda: SparkStatus("Processing new data", True, True)
+    bad.status = lambda: fail(None)
+    engine.outage = lambda error: SparkOutage("no_answer", str(error))
+    prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
+    engine.active = lambda session: [bad, good]
+    assert "partial" not in prober.probe()
+    engine.active = lambda session: [bad, bad]
     with pytest.raises(ConnectionError):
         prober.probe()
+
+
+def test_facts_that_spark_did_not_report_are_asked_for_again(driver):
+    run = ENGINE.run(driver.query)
+    run.status, run.facts = lambda: SparkStatus("Waiting", False, False), lambda: fail(None)
+    engine = Seen(driver.query, driver)
+    engine.active = lambda session: [run]
+    engine.outage = lambda error: None  # whatever became of the JVM of other tests
+    driver.registry.entry("q").run = run
+    prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
+    (described,) = prober.probe()["queries"]
+    assert described["message"] == "Waiting" and "facts" not in described
+    run.facts = lambda: {"trigger": "once"}
+    assert prober.probe()["queries"][0]["facts"]["trigger"] == "once"
 
 
 def test_facts_are_sent_again_when_the_restart_method_changes(driver):

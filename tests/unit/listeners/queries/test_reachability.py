@@ -47,6 +47,15 @@ def test_broken_connection_counts_when_the_next_poll_confirms_it(polls):
     assert polls.fail() is False
 
 
+def test_missing_answer_does_not_replace_a_broken_connection_until_spark_answers(polls):
+    polls.fail(), polls.fail()
+    polls.outage = SparkOutage("no_answer", "Deadline Exceeded")
+    polls.fail(75)
+    assert polls.reported == {"seconds": 75.0, "cause": "server_away", "detail": AWAY.detail}
+    polls.answer(), polls.fail(), polls.fail()
+    assert polls.reported["cause"] == "no_answer"
+
+
 def test_single_broken_connection_is_forgotten(polls):
     polls.fail()
     assert polls.answer() is True and not polls.reachability.is_doubtful()

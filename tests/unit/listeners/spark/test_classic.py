@@ -1,13 +1,8 @@
 """Parsing the texts of Spark's own objects."""
 
-import socket
-import subprocess
-import sys
-from types import SimpleNamespace
-
 import pytest
 
-from listeners.spark.classic import ENGINE, is_made_up, jvm_end
+from listeners.spark.classic import ENGINE, is_made_up
 from listeners.spark.plans import parse_delay
 
 RELATION = "+- ~StreamingRelationV2 x, rate, y, [], [timestamp#0, value#1L], name=<Unassigned>"
@@ -87,32 +82,3 @@ def test_jvm_is_unreachable_when_a_new_connection_fails_too() -> None:
     assert ENGINE.permanent_outage(Answering(ConnectionRefusedError(), refused)) is refused
     assert ENGINE.permanent_outage(Answering(broken, False)) is None
     assert ENGINE.permanent_outage(Answering(False)) is None
-
-
-def gateway(process=None, port=1):
-    where = SimpleNamespace(address="127.0.0.1", port=port)
-    return SimpleNamespace(proc=process, gateway_parameters=where)
-
-
-@pytest.mark.parametrize(
-    ("code", "detail", "by_sigterm"),
-    [(137, "exit code 137", False), (-9, "signal 9", False), (-15, "signal 15", True), (143, "143", True)],
-)
-def test_end_of_the_jvm_process_is_certain(code, detail, by_sigterm) -> None:
-    found = jvm_end(gateway(SimpleNamespace(poll=lambda: code)))
-    assert found is not None and found.cause == "jvm_exited" and found.certain
-    assert detail in found.detail and found.by_sigterm is by_sigterm
-
-
-def test_jvm_that_listens_has_not_ended() -> None:
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    with socket.create_server(("127.0.0.1", 0)) as listening, process:
-        assert jvm_end(gateway(process, listening.getsockname()[1])) is None
-        assert jvm_end(gateway(None, listening.getsockname()[1])) is None
-
-
-def test_refused_port_of_a_jvm_that_started_python_means_its_end() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-    found = jvm_end(gateway(None, port))
-    assert found is not None and found.certain and "refuses connections" in found.detail

@@ -25,7 +25,7 @@ class Recorder:
             self.events.append((type, json.loads(data), at))
             self._came.notify_all()
 
-    def wait_for(self, condition, timeout=20.0):
+    def wait_for(self, condition, timeout=90.0):
         with self._came:
             assert self._came.wait_for(condition, timeout), self.events
 
@@ -141,6 +141,28 @@ def test_broken_stream_is_opened_again_and_its_server_listener_replaced(engine, 
     wait_for(stream_of(engine, session).is_streaming)
     server.send("progress", server.run(RUN).report(0))
     recorder.wait_for(lambda: recorder.batches() == [0])
+
+
+def test_reports_missed_before_the_stream_are_read_although_the_newest_arrived_by_it(
+    engine, session, server, recorder, monkeypatch
+):
+    run = server.run(RUN)
+    run.report(0)
+    recorder.wait_for(lambda: recorder.batches() == [0])
+    stream = stream_of(engine, session)
+    wait_for(stream.is_streaming)
+    poll = stream._poll
+
+    def poll_after_the_stream(*arguments):
+        if stream.is_streaming():
+            server.send("progress", '{"progress":' + run.report(3) + "}")
+            recorder.wait_for(lambda: 3 in recorder.batches())
+            poll(*arguments)
+
+    monkeypatch.setattr(stream, "_poll", poll_after_the_stream)
+    run.report(1), run.report(2)
+    stream._call.cancel()
+    recorder.wait_for(lambda: sorted(recorder.batches()) == [0, 1, 2, 3])
 
 
 def test_stream_that_a_busy_server_opens_late_is_read(server, session, recorder, monkeypatch):
