@@ -7,8 +7,9 @@ from pathlib import Path
 
 import streamlit as st
 
+from ui import sign_in_page
 from ui.alerting import delivery_banner
-from ui.kit import widgets
+from ui.kit import sign_in, widgets
 
 ASSETS = Path(__file__).with_name("assets")
 
@@ -17,6 +18,7 @@ st.set_page_config(page_title="Spark control plane", page_icon=str(ASSETS / "ico
 st.html(widgets.STYLE)
 st.logo(str(ASSETS / "logo.svg"), size="medium")
 
+admitted = sign_in.is_admitted()
 page = st.navigation(
     [
         st.Page(
@@ -41,6 +43,20 @@ page = st.navigation(
             help="Checkpoint health of every query, worst first.",
         ),
         st.Page(
+            "app_pages/applications.py",
+            title="Applications",
+            icon=":material/deployed_code:",
+            url_path="applications",
+            help="Every declared application: its driver, version and queries. Start, stop or restart it here.",
+        ),
+        st.Page(
+            "app_pages/incidents.py",
+            title="Incidents",
+            icon=":material/hub:",
+            url_path="incidents",
+            help="Queries that failed with one cause: who was notified, who has it, what was done.",
+        ),
+        st.Page(
             "app_pages/alerts.py",
             title="Alerts",
             icon=":material/notifications:",
@@ -62,6 +78,20 @@ page = st.navigation(
             help="Every stop, start and restart: who requested it, why, and the outcome.",
         ),
         st.Page(
+            "app_pages/ledger.py",
+            title="Ledger",
+            icon=":material/fact_check:",
+            url_path="ledger",
+            help="Every decision of the restart policies, and what automation was worth.",
+        ),
+        st.Page(
+            "app_pages/server.py",
+            title="Server",
+            icon=":material/dns:",
+            url_path="server",
+            help="The server itself: stages, store, quotas and receivers.",
+        ),
+        st.Page(
             "app_pages/runbook.py",
             title="Runbook",
             icon=":material/menu_book:",
@@ -69,7 +99,12 @@ page = st.navigation(
             visibility="hidden",  # reached by links from alerts
         ),
     ],
-    position="top",
+    position="top" if admitted else "hidden",
 )
-delivery_banner.draw()
-page.run()
+if admitted:
+    sign_in_page.draw_line()
+    widgets.page_title(page.title)
+    delivery_banner.draw()
+    page.run()
+else:
+    sign_in_page.draw_log_in()

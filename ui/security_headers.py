@@ -9,21 +9,47 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import streamlit as st
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ui.kit import widgets  # noqa: F401 - imported here so that the first viewer does not wait for it
+from ui import certificate
+from ui.kit import (
+    sign_in,
+    widgets,  # noqa: F401 - imported here so that the first viewer does not wait for it
+)
+from ui.proxy_check import ProxyCheck, networks_of
 from ui.query import panels  # noqa: F401
+from ui.return_path import ReturnPath
 
 INDEX = Path(st.__file__).parent / "static" / "index.html"
 SCRIPTS = INDEX.parent / "static" / "js"
 #: Scripts of Streamlit that every page needs; without preloading the browser loads them one after the other.
-PRELOADED_SCRIPTS = ("DataFrame", "Multiselect", "TextInput", "remark-emoji")
+PRELOADED_SCRIPTS = ("BidiComponent", "Multiselect", "TextInput", "remark-emoji")
+#: Addresses of the pages.
+PAGES = {"/", *(f"/{path.stem}" for path in Path(__file__).with_name("app_pages").glob("*.py"))}
+BASE_URL_SCRIPT = (
+    "window.__streamlit = {BACKEND_BASE_URL: location.origin + location.pathname.replace(/(%s)\\/?$/, '')}"
+)
+HEALTH = "/_stcore/health"  # of probes, which may send any Host
+REFUSAL = "The host name %r is not allowed. Start the dashboard with --allowed-host NAME to use it.\n"
+HSTS = [(b"strict-transport-security", b"max-age=31536000")]
 MIN_PRELOAD_BYTES = 10_000  # of a script; the header must stay small for proxies
+
+
+def with_base_url(index_html: str) -> str:
+    """The page with the address of its server: Streamlit's script would first try below a deep link, and get 404."""
+    names = "|".join(sorted(name.removeprefix("/") for name in PAGES if name != "/"))
+    script = BASE_URL_SCRIPT % names
+    return index_html.replace("<head>", f"<head><script>{script}</script>", 1)
 
 
 def policy(index_html: str) -> str:
@@ -34,7 +60,8 @@ def policy(index_html: str) -> str:
     return "; ".join(
         (
             "default-src 'self'",
-            f"script-src 'self' 'wasm-unsafe-eval' {allowed}".strip(),
+            # Streamlit loads the script of `ui.kit.listing` from a blob, which only a script of the page can make.
+            f"script-src 'self' blob: 'wasm-unsafe-eval' {allowed}".strip(),
             "style-src 'self' 'unsafe-inline'",  # Streamlit's styles are made in the browser
             "img-src 'self' data: blob:",
             "font-src 'self' data:",
@@ -77,29 +104,70 @@ def imported(scripts: Path, roots: list[str]) -> set[str]:
     return found
 
 
+def is_allowed(host: str, names: Sequence[str]) -> bool:
+    """Whether a Host header names one of the hosts that Streamlit's option `server.allowedHosts` lists.
+
+    Streamlit checks the websocket, which carries all content. For pages, this states the reason to people.
+    """
+    name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    return any(
+        pattern in ("*", name) or (pattern.startswith("*.") and name.endswith(pattern[1:]))
+        for pattern in names
+    )
+
+
 class SecurityHeaders:
-    """ASGI middleware: adds the headers to every HTTP answer, and the preload header to the page itself."""
+    """ASGI middleware: refuses foreign hosts, adds the headers to every HTTP answer and preloads to the page itself."""
 
     def __init__(self, app: ASGIApp):
-        index = INDEX.read_text(encoding="utf-8")
+        index = with_base_url(INDEX.read_text(encoding="utf-8"))
         self.app = app
         self.headers = headers(index)
         self.preload = [(b"link", preloads(SCRIPTS, index).encode())]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] != HEALTH:
+            host = Headers(scope=scope).get("host", "")
+            if not is_allowed(host, st.get_option("server.allowedHosts")):
+                return await PlainTextResponse(REFUSAL % host[:100], 403)(scope, receive, send)
+
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 names = {name for name, _ in self.headers}
+                strict = HSTS if scope["scheme"] == "https" else []
                 kept = [pair for pair in message.get("headers", []) if pair[0].lower() not in names]
                 preload = self.preload if _is_page(kept) else []
-                message = {**message, "headers": [*kept, *self.headers, *preload]}
+                message = {**message, "headers": [*kept, *self.headers, *strict, *preload]}
             await send(message)
 
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+class PageWithBase:
+    """ASGI middleware: answers the address of a page with the page, which states its base address."""
+
+    def __init__(self, app: ASGIApp):
+        index = with_base_url(INDEX.read_text(encoding="utf-8"))
+        self.app, self.page = app, HTMLResponse(index, headers={"Cache-Control": "no-cache"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_page = scope["type"] == "http" and scope["path"] in PAGES and scope["method"] == "GET"
+        await (self.page if is_page else self.app)(scope, receive, send)
 
 
 def _is_page(pairs: list[tuple[bytes, bytes]]) -> bool:
     return any(name.lower() == b"content-type" and value.startswith(b"text/html") for name, value in pairs)
 
 
-app = st.App(Path(__file__).with_name("app.py"), middleware=[Middleware(SecurityHeaders)])
+def middleware(environ: Mapping[str, str] = os.environ) -> list[Middleware]:
+    """The headers; then, where a proxy logs people in, the check that it is the proxy; then the pages."""
+    found = [Middleware(SecurityHeaders)]
+    if proxies := environ.get(sign_in.PROXIES):
+        names = [environ[name] for name in (sign_in.USER_HEADER, sign_in.GROUPS_HEADER) if environ.get(name)]
+        found.append(Middleware(ProxyCheck, networks=networks_of(proxies), headers=names))
+    if environ.get(sign_in.AUTH_FILE):
+        found.append(Middleware(ReturnPath, pages=PAGES))
+    return [*found, Middleware(PageWithBase)]
+
+
+app = st.App(Path(__file__).with_name("app.py"), middleware=middleware(), lifespan=certificate.renewing)

@@ -16,6 +16,7 @@ from tests.ui.fake_alerting import AlertingAnswers
 from tests.ui.fake_server import FakeServer, World
 from ui.kit import cached_reads
 from ui.kit.client import ClientError, ServerNotFound
+from ui.kit.fleet_page import EVERYTHING, FleetPage
 
 ENTRY = str(ROOT / "ui/app.py")
 
@@ -30,8 +31,11 @@ class FakeClient(AlertingAnswers):
         self.error: ClientError | None = None
         self.now = time.time()
 
-    def fleet(self) -> dict[str, Any]:
-        return self._or_error(self.world.fleet(self.now))
+    def fleet(self, page: FleetPage = EVERYTHING) -> dict[str, Any]:
+        return self._or_error(self.world.fleet(self.now, page))
+
+    def fleet_choices(self) -> dict[str, Any]:
+        return self._or_error(self.world.choices())
 
     def query(self, query_id: str) -> dict[str, Any]:
         found = self._or_error(self.world.detail(query_id, self.now))
@@ -41,6 +45,15 @@ class FakeClient(AlertingAnswers):
 
     def progress(self, query_id: str, start: float, end: float, step: float) -> dict[str, Any]:
         return self._or_error(factories.series(end, 60))
+
+    def batch(self, query_id: str, run_id: str, batch_id: int) -> dict[str, Any]:
+        offsets = {"orders": {"0": 100 * batch_id, "1": 900 * batch_id}}
+        ends = {"orders": {"0": 100 * batch_id + 100, "1": 900 * batch_id + 900}}
+        source = {"startOffset": offsets, "endOffset": ends, "latestOffset": ends}
+        return self._or_error({"report": {"batchId": batch_id, "sources": [source]}})
+
+    def about_query(self, query_id: str, part: str, before: str = "") -> dict[str, Any]:
+        return self._or_error(self.world.about_query[part])
 
     def past(self, query_id: str, start: float, end: float) -> dict[str, Any]:
         return self._or_error({"runs": [], "alerts": [], "actions": [], "notes": []})
@@ -59,12 +72,37 @@ class FakeClient(AlertingAnswers):
             {"actions": [self.world.seen(action, self.now) for action in self.world.actions]}
         )
 
+    def ledger(self) -> dict[str, Any]:
+        return self._or_error(self.world.ledger)
+
+    def incidents(self) -> dict[str, Any]:
+        return self._or_error(self.world.incidents.list())
+
+    def incident(self, incident_id: str) -> dict[str, Any]:
+        self._or_error(None)
+        return self.world.incidents.get(incident_id, self.now)
+
+    def incident_bundle(self, incident_id: str) -> dict[str, Any]:
+        return self._or_error(self.world.incidents.bundle(incident_id))
+
     def action(self, action_id: str) -> dict[str, Any]:
         found = next(action for action in self.world.actions if action["id"] == action_id)
         return self._or_error({"action": self.world.seen(found, self.now)})
 
+    def servers(self) -> dict[str, Any]:
+        return self._or_error({"servers": [{"address": self.server, **self.world.about()}]})
+
     def whoami(self) -> dict[str, Any]:
         return self._or_error({"name": "test", "role": self.world.role})
+
+    def apps(self) -> dict[str, Any]:
+        return self._or_error(self.world.apps.list())
+
+    def app_logs(self, name: str) -> dict[str, Any]:
+        return self._or_error(self.world.apps.logs(name))
+
+    def act_on_app(self, name: str, body: dict[str, Any], idempotency_key: str) -> dict[str, Any]:
+        return self._or_error(self.world.apps.act(name, body, idempotency_key))
 
     def checkpoints(self) -> dict[str, Any]:
         return self._or_error(self.world.checkpoints.list(self.now))
@@ -79,6 +117,15 @@ class FakeClient(AlertingAnswers):
 
     def act(self, query_id: str, body: dict[str, Any], idempotency_key: str) -> dict[str, Any]:
         return self._or_error({"action": self.world.ask(query_id, body, idempotency_key, self.now)})
+
+    def set_desired(self, query_id: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._or_error(self.world.desire(query_id, body, self.now))
+
+    def post_bulk_action(self, place: str, body: dict[str, Any], key: str) -> dict[str, Any]:
+        return self._or_error(self.world.bulk.post(place, body, key))
+
+    def bulk_action(self, bulk_id: str) -> dict[str, Any]:
+        return self._or_error({"bulk_action": self.world.bulk.bulk})
 
     def _or_error(self, answer: Any) -> Any:
         if self.error:
@@ -103,7 +150,7 @@ def client(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeClient:
 @pytest.fixture
 def app(client: FakeClient) -> AppTest:
     """The whole app, on its first page, not run yet."""
-    return AppTest.from_file(ENTRY, default_timeout=20)
+    return AppTest.from_file(ENTRY, default_timeout=120)
 
 
 @pytest.fixture(scope="module")

@@ -111,6 +111,7 @@ def detail(number: int = 1, now: float = NOW, **overrides: Any) -> dict[str, Any
                 "cpus": 8.0,
                 "cpu_limit": 1.5,
                 "throttled_ratio": 0.04,
+                "memory_pressure": 0.0,
                 "memory_total": 8e9,
                 "memory_available": 3.4e9,
                 "overload": None,
@@ -351,3 +352,44 @@ def troubled_fleet(now: float = NOW) -> list[dict[str, Any]]:
         )
     )
     return rows
+
+
+def capacity() -> dict[str, Any]:
+    """The capacity of a query that has everything."""
+    return {
+        "as_of": "2026-11-22T10:00:00Z",
+        "unknown": None,
+        "throughput": {
+            "busy_ratio": 0.42,
+            "headroom_rows_per_second": 180.0,
+            "capacity_is_lower_bound": True,
+            "catch_up_seconds": 90.0,
+            "sentence": "Busy 42% of the last 15 min; 120 rows a second arrive.",
+        },
+        "bottleneck": {
+            "part": "tasks",
+            "ratio": 0.75,
+            "sentence": "Most of a batch is tasks.",
+            "parts": [
+                {"part": "tasks", "seconds": 1.5, "ratio": 0.75},
+                {"part": "logs", "seconds": 0.5, "ratio": 0.25},
+            ],
+        },
+        "retention": {"left_seconds": 18_000.0, "sentence": "Unread rows are deleted in 5 h."},
+        "state": [{"unit": "rows", "earliest_seconds": 6600.0, "sentence": "The state reaches its limit."}],
+        "advice": [
+            {
+                "setting": "spark.sql.shuffle.partitions",
+                "now": "200",
+                "advice": "Set it to 2 to 4.",
+                "reason": "Each batch runs 200 state tasks on 2 cores.",
+                "needs_new_checkpoint": True,
+            }
+        ],
+    }
+
+
+def what_changed() -> dict[str, Any]:
+    """What changed before the trouble of a query."""
+    started = {"at": "2026-11-22T09:57:30Z", "kind": "start", "sentence": "Run 5c8f03aa started."}
+    return {"before": "2026-11-22T10:00:00Z", "searched_seconds": 21_600.0, "changes": [started]}

@@ -73,6 +73,11 @@ class FakeAlerting:
         newest = sorted([*fired, *self.past], key=lambda item: str(item["fired_at"]), reverse=True)
         return {"alerts": [{**item, "silenced_by": [], "inhibited_by": []} for item in newest]}
 
+    def statistics(self) -> Json:
+        entry = {"rule": "LagGrowing", "severity": "warning", "firings": 3, "queries": 2, "firing_now": 1}
+        entry |= {"total_seconds": 900.0, "median_seconds": 300.0, "acknowledged": 1, "useless": 2}
+        return {"rules": [{**entry, "advice": "2 of 3 firings ended by themselves."}]}
+
     def acknowledge(self, wanted: str, body: Mapping[str, Any], now: float) -> Json:
         found = self._find(wanted)
         if found["state"] != "firing":
@@ -183,6 +188,8 @@ def _route(
             return 200, _selected(fake.listed(now), params)
         case "GET", ["api", "v1", "alerts", "history"]:
             return 200, fake.history()
+        case "GET", ["api", "v1", "alerts", "statistics"]:
+            return 200, fake.statistics()
         case "GET", ["api", "v1", "alerts", wanted]:
             return 200, fake.get(wanted)
         case "POST", ["api", "v1", "alerts", wanted, "acknowledge"]:
@@ -232,6 +239,9 @@ class AlertingAnswers:
 
     def alert_history(self, start: float, end: float, limit: int = 500) -> Json:
         return self._or_error(self.world.alerting.history())
+
+    def alert_statistics(self, start: float, end: float) -> Json:
+        return self._or_error(self.world.alerting.statistics())
 
     def acknowledge(self, fingerprint: str, body: Json) -> Json:
         return self._or_error(self.world.alerting.acknowledge(fingerprint, body, self.now))

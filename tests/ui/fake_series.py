@@ -24,6 +24,7 @@ KNOWN: dict[str, tuple[dict[str, str], float]] = {
     "spark_streaming_driver_host_memory_bytes": ({"agent": "5f0c8f6e"}, 8e9),
     "spark_streaming_driver_host_memory_available_bytes": ({"agent": "5f0c8f6e"}, 3.4e9),
     "spark_streaming_driver_cpu_throttled_ratio": ({"agent": "5f0c8f6e"}, 0.04),
+    "spark_streaming_driver_memory_pressure_ratio": ({"agent": "5f0c8f6e"}, 0.01),
 }
 
 

@@ -7,13 +7,24 @@ through its states as the clock passes, as `World.script` states.
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.ui import factories, fake_alerting, fake_checkpoints, fake_series
+from tests.ui import (
+    app_factories,
+    factories,
+    fake_alerting,
+    fake_bulk_actions,
+    fake_checkpoints,
+    fake_series,
+    incident_factories,
+)
+from ui.kit.fleet_page import EVERYTHING, FleetPage, merged
 
 
 class World:
@@ -29,17 +40,50 @@ class World:
             (0.8, "running", ""),
             (1.6, "succeeded", "resumed at batch 1234"),
         )
+        self.about_query = {"capacity": factories.capacity(), "what-changed": factories.what_changed()}
+        self.ledger: dict[str, Any] = {"entries": [], "figures": {}}
         self.role = "operator"
         self.token = "cp_admin_test"
         self.reads = 0
         self.alerting = fake_alerting.FakeAlerting(time.time())
         self.checkpoints = fake_checkpoints.FakeCheckpoints(self.queries, time.time())
+        self.apps = app_factories.FakeApps()
+        self.incidents = incident_factories.FakeIncidents()
+        self.bulk = fake_bulk_actions.FakeBulkActions(self.queries)
         self.batch_age: float | None = 48.0
         self.series_labels: dict[str, str] = {}
 
-    def fleet(self, now: float) -> dict[str, Any]:
+    def fleet(self, now: float, page: FleetPage = EVERYTHING) -> dict[str, Any]:
+        """The page of the fleet, as the server filters it."""
         self.reads += 1
-        return factories.fleet(self.queries, now)
+        whole = factories.fleet([query for query in self.queries if _found(query, page)], now)
+        statuses = page.statuses or list(whole["counts"])
+        rows = [query for query in whole["queries"] if query["status"] in statuses]
+        return {**whole, "total": len(rows), "queries": merged(rows, page)}
+
+    def choices(self) -> dict[str, Any]:
+        """Applications and labels of the fleet."""
+        labels = {f"{k}={v}" for query in self.queries for k, v in query["labels"].items()}
+        apps = {query["app"] for query in self.queries}
+        return {"choices": {"apps": sorted(apps), "labels": sorted(labels)}}
+
+    def about(self) -> dict[str, Any]:
+        """Role and figures of the server."""
+        figures = {
+            "ingest_waiting_events": 3,
+            "rule_slot_lateness_seconds": 40,
+            "store_bytes": 3.4e9,
+            "agents": 4,
+        }
+        return {
+            "role": "active",
+            "since": time.time() - 90_000,
+            "version": "0.1.0",
+            "queries": len(self.queries),
+            "figures": {f"controlplane_{name}": value for name, value in figures.items()},
+            "limits": {"retention_days": 14, "retention_bytes": 1e10, "max_queries_per_app": 1000},
+            "refused": [{"quota": "max_queries_per_app", "app": "clicks", "count": 12}],
+        }
 
     def detail(self, query_id: str, now: float) -> dict[str, Any] | None:
         row = next((query for query in self.queries if query["query_id"] == query_id), None)
@@ -81,6 +125,14 @@ class World:
         self.actions.insert(0, {**action, "key": key, "asked": now})
         return self.seen(self.actions[0], now)
 
+    def desire(self, query_id: str, body: dict[str, Any], now: float) -> dict[str, Any]:
+        """Set the desired state, and request the stop or start that it needs."""
+        row = next(query for query in self.queries if query["query_id"] == query_id)
+        row["desired"] = body["state"]
+        asked = {**body, "action": "stop" if body["state"] == "suspended" else "start"}
+        action = self.ask(query_id, asked, uuid.uuid4().hex, now) if body["act"] else None
+        return {"desired": {"state": body["state"]}, "action": action}
+
     def seen(self, action: dict[str, Any], now: float) -> dict[str, Any]:
         """The action as it stands at `now`, by the script."""
         shown = {name: value for name, value in action.items() if name not in ("key", "asked")}
@@ -89,6 +141,31 @@ class World:
                 shown |= {"state": state, "reason": reason}
                 shown["finished_at"] = factories.rfc3339(now) if state == "succeeded" else None
         return shown
+
+
+def _found(query: dict[str, Any], page: FleetPage) -> bool:
+    labels = [f"{name}={value}" for name, value in query["labels"].items()]
+    names = [str(query[name]) for name in ("name", "app", "query_id", "reason")]
+    text = " ".join([*names, *labels]).lower()
+    return (
+        (not page.apps or query["app"] in page.apps)
+        and (not page.labels or bool(set(labels) & set(page.labels)))
+        and all(word in text for word in page.search.lower().split())
+    )
+
+
+def page_of(params: dict[str, list[str]]) -> FleetPage:
+    """The page that a request's parameters ask for."""
+    labels = tuple(re.sub(r'"', "", text) for text in params.get("label", []))
+    return FleetPage(
+        search=params.get("search", [""])[0],
+        apps=tuple(params.get("app", [])),
+        statuses=tuple(params.get("status", [])),
+        labels=labels,
+        sort=params.get("sort", ["status"])[0],
+        offset=int(params.get("offset", ["0"])[0]),
+        limit=int(params.get("limit", ["100000"])[0]),
+    )
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -109,13 +186,17 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, self.world.fired(parse_qs(url.query)["query_id"][0]))
             case _ if self._alerting("GET") or self._checkpoints("GET"):
                 pass
+            case ["queries"] if "choices" in parse_qs(url.query):
+                self._send(200, self.world.choices())
             case ["queries"]:
-                self._send(200, self.world.fleet(now))
+                self._send(200, self.world.fleet(now, page_of(parse_qs(url.query))))
             case ["queries", query_id]:
                 found = self.world.detail(unquote(query_id), now)
                 self._send(200, found) if found else self._error(404, "not_found", "no such query")
             case ["queries", _, "progress"]:
                 self._send(200, self._progress(parse_qs(url.query), now))
+            case ["queries", _, part] if part in self.world.about_query:
+                self._send(200, self.world.about_query[part])
             case ["queries", _, "timeline"]:
                 self._send(200, {"runs": [], "alerts": [], "actions": [], "notes": []})
             case ["actions"]:
@@ -125,6 +206,16 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, {"action": self.world.seen(found, now)}) if found else self._error(
                     404, "", "no"
                 )
+            case ["apps"]:
+                self._send(200, self.world.apps.list())
+            case ["incidents"]:
+                self._send(200, self.world.incidents.list())
+            case ["incidents", incident_id]:
+                self._send(200, self.world.incidents.get(incident_id, now))
+            case ["ledger"]:
+                self._send(200, self.world.ledger)
+            case ["server"]:
+                self._send(200, self.world.about())
             case ["whoami"]:
                 self._send(200, {"name": "test", "role": self.world.role})
             case _:
@@ -137,6 +228,10 @@ class _Handler(BaseHTTPRequestHandler):
         query_id = unquote(self.path.split("/")[4])
         action = self.world.ask(query_id, body, self.headers.get("Idempotency-Key", ""), time.time())
         self._send(202, {"action": action})
+
+    def do_PUT(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        self._send(200, self.world.desire(unquote(self.path.split("/")[4]), body, time.time()))
 
     def do_DELETE(self) -> None:
         if not self._alerting("DELETE"):

@@ -37,9 +37,9 @@ def test_the_view_and_the_filters_live_in_the_address_and_survive_a_reload(scree
 def test_a_tile_changes_the_view_and_keeps_the_filters(screen: Screen) -> None:
     screen.go("/alerts?app=orders")
     until(lambda: len(screen.rows()) == 1)
-    screen.page.locator(".st-key-tile_silenced button").click()
+    screen.page.locator(".st-key-tile_suppressed button").click()
     until(lambda: "Overrun" in screen.first_row())
-    assert "view=silenced" in screen.page.url and "app=orders" in screen.page.url
+    assert "view=suppressed" in screen.page.url and "app=orders" in screen.page.url
     assert len(screen.rows()) == 1
 
 
@@ -91,7 +91,7 @@ def test_a_silence_is_prefilled_and_moves_the_alert_to_the_silenced(
     dialog.get_by_label("Comment").fill("brokers move")
     dialog.get_by_role("button", name="Silence", exact=True).click()
     dialog.wait_for(state="detached")
-    until(lambda: screen.page.locator(".st-key-tile_silenced").inner_text().split() == ["4", "Silenced"])
+    until(lambda: screen.page.locator(".st-key-tile_suppressed").inner_text().split() == ["4", "Suppressed"])
     (posted,) = server.world.alerting.posted
     assert (posted["matchers"], posted["duration_seconds"]) == (['alertname=~"LagGrowing|Stuck"'], 14_400)
     assert posted["comment"] == "brokers move"
@@ -133,7 +133,7 @@ def test_when_the_server_dies_the_alerts_stay_under_a_banner_and_it_goes_when_it
     table = screen.page.locator('[data-testid="stDataFrame"]').first
     table.evaluate("node => { node.marked = true }")
     server.stop()
-    screen.page.get_by_text("Stale data: the server is unreachable").wait_for(timeout=15_000)
+    screen.page.get_by_text("Stale data: the server is unreachable").wait_for()
     assert table.evaluate("node => node.marked === true")
     assert len(screen.rows()) == 4
     screen.page.locator(".st-key-alert_detail").get_by_text("sessions of clicks hangs").wait_for()
@@ -188,7 +188,7 @@ def test_rules_lead_to_their_alerts(screen: Screen) -> None:
     screen.go("/rules?rule_state=firing&find=hangs")
     screen.page.get_by_text("No rule matches the filters.").wait_for()
     screen.page.get_by_placeholder("Search name").fill("stuck")
-    screen.page.get_by_role("button", name="1 firing").click()
+    screen.page.get_by_test_id("stPageLink-NavLink").get_by_text("1 firing").first.click()
     screen.page.get_by_role("heading", name="Alerts").wait_for()
     until(lambda: len(screen.rows()) == 1 and "sessions" in screen.first_row())
     assert "words=Stuck" in screen.page.url

@@ -102,7 +102,7 @@ def _silenced(screen: Screen) -> None:
     dialog.get_by_label("Comment").fill("deploy")
     dialog.get_by_role("button", name="Silence", exact=True).click()
     dialog.wait_for(state="detached")
-    until(lambda: screen.page.locator(".st-key-tile_silenced").inner_text().split() == ["1", "Silenced"])
+    until(lambda: screen.page.locator(".st-key-tile_suppressed").inner_text().split() == ["1", "Suppressed"])
     screen.page.get_by_text("1 alert is silenced or inhibited.").wait_for()
 
 
@@ -127,5 +127,5 @@ def _listed_under_its_rule(screen: Screen) -> None:
         .inner_text()
         .startswith("spark_streaming_query_status")
     )
-    screen.page.get_by_test_id("stBaseButton-tertiary").get_by_text("1 pending").click()
+    screen.page.get_by_test_id("stPageLink-NavLink").get_by_text("1 pending").first.click()
     until(lambda: len(screen.rows()) == 1 and "Waits" in screen.first_row())

@@ -14,17 +14,27 @@ import streamlit as st
 
 from ui.actions import checkpoint_confirmation, tracking
 from ui.checkpoints import assessment as checkpoint_choices
-from ui.kit import action_checks, cached_reads, series_queries, widgets
+from ui.kit import action_checks, cached_reads, series_queries, statuses, widgets
 from ui.kit.client import ClientError, ServerRefused
 from ui.kit.markup import one_line, plain
 
 Json = Mapping[str, Any]
 
-TITLES = {"restart": "Restart this query?", "stop": "Stop this query?", "start": "Start this query?"}
+TITLES = {
+    "restart": "Restart this query?",
+    "stop": "Stop this query?",
+    "start": "Start this query?",
+    "suspend": "Suspend this query?",
+    "resume": "Resume this query?",
+}
+#: The action that a dialog requests of the driver.
+DRIVER_ACTIONS = {**{action: action for action in action_checks.ACTIONS}, **action_checks.ACTION_OF}
 ICONS = {
     "restart": ":material/restart_alt:",
     "stop": ":material/stop_circle:",
     "start": ":material/play_circle:",
+    "suspend": ":material/pause_circle:",
+    "resume": ":material/resume:",
 }
 MAX_REASON_CHARS = 500
 CHECKPOINT_POLL_SECONDS = 1.0
@@ -41,7 +51,7 @@ def open_dialog(action: str, query_id: str) -> None:
     """Open the dialog (a button's callback). One key per dialog: two clicks are still one action."""
     st.session_state["open_action"] = {"action": action, "query_id": query_id, "key": uuid.uuid4().hex}
     st.session_state.pop("ask_force", None)
-    if action != "stop":
+    if DRIVER_ACTIONS[action] != "stop":
         checkpoint_confirmation.request_check(query_id)
 
 
@@ -69,14 +79,6 @@ def open_request(query_id: str) -> dict[str, str] | None:
     return request if request and request["query_id"] == query_id else None
 
 
-def actor() -> str | None:
-    """The signed-in person; None without a sign-in: the server then uses the token's name."""
-    user = dict(st.user)
-    if user.get("is_logged_in") is False:
-        return None
-    return next((str(user[name]) for name in ("email", "preferred_username", "name") if user.get(name)), None)
-
-
 def draw(query: Json, request: dict[str, str]) -> None:
     """Draw the dialog of this request."""
     action = request["action"]
@@ -84,22 +86,36 @@ def draw(query: Json, request: dict[str, str]) -> None:
 
 
 def _body(query: Json, request: dict[str, str]) -> None:
-    action = request["action"]
+    asked = request["action"]
+    alone = asked in action_checks.ACTION_OF and action_checks.no_action(asked, query) is not None
+    action = None if alone else DRIVER_ACTIONS[asked]
     st.text(f"{query.get('app')} / {query.get('name') or query.get('query_id')}")
-    runs = query.get("status") not in action_checks.ENDED_STATUSES
+    runs = query.get("status") not in statuses.ENDED_STATUSES
     if action == "stop" and (no_start := action_checks.no_start_after_stop(query)):
         st.warning(plain(no_start), icon=":material/warning:")
-    drain = action != "start" and runs and st.toggle(DRAIN, key="ask_drain", help=DRAIN_HELP)
-    widgets.definition_list(action_checks.consequences(action, query, drain, _activity(query)))
+    can_drain = action in ("stop", "restart") and runs
+    drain = can_drain and st.toggle(DRAIN, key="ask_drain", help=DRAIN_HELP)
+    widgets.definition_list(action_checks.consequences(asked, query, drain, _activity(query)))
     # Outside of the part below: a field that is redrawn every second loses what is being typed.
     st.text_input(
         "Reason", key=REASON, max_chars=MAX_REASON_CHARS, placeholder="Shown in the action log", live="300ms"
     )
-    body = {"action": action, "drain": bool(drain), "overrides": {}}
-    if action == "stop":
+    body = _request_body(asked, action, bool(drain))
+    if action in ("stop", None):
         _buttons(request, body, blocked=False)
     else:
         st.fragment(run_every=CHECKPOINT_POLL_SECONDS)(_checkpoint_and_buttons)(query, request, body)
+
+
+def _request_body(asked: str, action: str | None, drain: bool) -> dict[str, Any]:
+    """Body of the desired state for a suspension, or where nothing else is done; else of the action.
+
+    A start sets the desired state, too, and it alone can be forced over a broken checkpoint.
+    """
+    if asked == "suspend" or action is None:
+        state = "suspended" if asked == "suspend" else "running"
+        return {"state": state, "drain": drain, "act": action is not None}
+    return {"action": action, "drain": drain, "overrides": {}}
 
 
 def _checkpoint_and_buttons(query: Json, request: dict[str, str], body: dict[str, Any]) -> None:
@@ -145,10 +161,8 @@ def _activity(query: Json) -> action_checks.QueryActivity:
 
 
 def _send(request: dict[str, str], body: dict[str, Any]) -> None:
-    if who := actor():
-        body["actor"] = who
     try:
-        action = cached_reads.act(request["query_id"], body, request["key"])
+        action = _post(request, body)
     except ServerRefused as error:
         # The server has recorded the refusal under the old key: another attempt needs a new one.
         request.update(key=uuid.uuid4().hex, refused=error.code, error=plain(error))
@@ -156,6 +170,13 @@ def _send(request: dict[str, str], body: dict[str, Any]) -> None:
     except ClientError as error:
         request["error"] = plain(error)
         return
-    tracking.track(request["query_id"], action["id"])
+    if action is not None:
+        tracking.track(request["query_id"], action["id"])
     close()
     st.rerun()
+
+
+def _post(request: dict[str, str], body: dict[str, Any]) -> dict[str, Any] | None:
+    if "state" in body:
+        return cached_reads.set_desired(request["query_id"], body)
+    return cached_reads.act(request["query_id"], body, request["key"])

@@ -16,11 +16,11 @@ from ui.kit.cells import Columns, Opener
 VIEW_COLUMNS = {
     "firing": ("severity", "age", "alert", "query", "summary", "app", "acknowledged_by", "notified"),
     "pending": ("severity", "age", "alert", "query", "reason", "app", "summary", "notified"),
-    "silenced": ("severity", "age", "alert", "query", "suppressed_by", "app", "summary", "acknowledged_by"),
+    "suppressed": ("severity", "age", "alert", "query", "suppressed_by", "app", "summary", "acknowledged_by"),
     "history": ("severity", "alert", "query", "fired", "duration", "resolved", "app", "summary", "state"),
 }
 MAX_NARROW_COLUMNS = 5
-AGE_LABELS = {"firing": "Firing for", "silenced": "Firing for", "pending": "Pending for"}
+AGE_LABELS = {"firing": "Firing for", "suppressed": "Firing for", "pending": "Pending for"}
 
 
 def order(view: str, narrow: bool) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ def order(view: str, narrow: bool) -> tuple[str, ...]:
 
 
 def alerts(view: str, to_alert: Opener, to_query: Opener, narrow: bool) -> Columns:
-    """Tables of firing, pending and silenced alerts."""
+    """Tables of firing, pending and suppressed alerts."""
     return {
         "severity": cells.badges("Severity", statuses.SEVERITIES.values(), 92),
         "age": cells.span(AGE_LABELS.get(view, "Age"), 100),
@@ -80,4 +80,19 @@ def notifications(zone: tzinfo) -> Columns:
         "reason": cells.text("Reason", 430),
         "alerts": st.column_config.NumberColumn("Alerts", format="%d", width=70),
         "group": cells.text("Group"),
+    }
+
+
+def rule_statistics() -> Columns:
+    """Table of rules that fired."""
+    return {
+        "severity": cells.badges("Severity", statuses.SEVERITIES.values(), 92),
+        "rule": cells.text("Rule", 190),
+        "firings": cells.integer("Firings"),
+        "queries": cells.integer("Queries"),
+        "acknowledged": cells.integer("Acknowledged", 110),
+        "useless": cells.integer("Useless"),
+        "median": cells.span("Median", 100),
+        "total": cells.span("Total", 100),
+        "advice": cells.text("Advice", 420),
     }

@@ -14,9 +14,8 @@ from typing import Any
 
 import streamlit as st
 
-from ui.actions.dialogs import actor
 from ui.alerting import frames, selection
-from ui.alerting.selection import MAX_COMMENT_CHARS, SILENCE_DURATIONS, UNTIL
+from ui.alerting.selection import MAX_COMMENT_CHARS, MORNING, SILENCE_DURATIONS, UNTIL
 from ui.kit import cached_reads, units, widgets
 from ui.kit.client import ClientError
 from ui.kit.markup import plain, truncate
@@ -90,7 +89,7 @@ def _acknowledge(dialog: Json) -> None:
         ]
     )
     comment = _comment("acknowledge_comment", "What you will do")
-    body = {"comment": comment, "actor": actor()}
+    body = {"comment": comment}
     _buttons(
         "Acknowledge",
         ":material/check:",
@@ -112,11 +111,13 @@ def _silence(dialog: Json) -> None:
         _covers(matchers)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         duration = st.segmented_control(
-            "Duration", [*SILENCE_DURATIONS, UNTIL], key="silence_duration", required=True
+            "Duration", [*SILENCE_DURATIONS, MORNING, UNTIL], key="silence_duration", required=True
         )
-        until = _until() if duration == UNTIL else None
+        until = _until() if duration == UNTIL else selection.next_morning(datetime.now(widgets.zone()))
+        if duration == MORNING and until is not None:
+            st.caption(f"until {units.clock(until.timestamp(), widgets.zone(), time.time())}")
     comment = _comment("silence_comment", "Reason, and when it can end")
-    body = selection.silence_request(matchers, str(duration), until, comment, actor())
+    body = selection.silence_request(matchers, str(duration), until, comment)
     _buttons(
         "Silence",
         ":material/notifications_off:",

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ui.alerting import selection
 from ui.kit import statuses, units
-from ui.kit.frames import timestamp
+from ui.kit.frames import app_of, timestamp
 from ui.kit.markup import no_icon, one_line
 
 Json = Mapping[str, Any]
@@ -106,7 +106,7 @@ def alerts(items: Sequence[Json], silences: Mapping[str, Json], now: float) -> p
             units.since(selection.active_since(item), now),
             name(item),
             query(item),
-            one_line(item.get("app") or ""),
+            app_of(item),
             summary(item),
             notified(item, silences, now),
             acknowledged_by(item),
@@ -126,7 +126,7 @@ def history(items: Sequence[Json], now: float) -> pd.DataFrame:
             [statuses.severity(item.get("severity")).label],
             name(item),
             query(item),
-            one_line(item.get("app") or ""),
+            app_of(item),
             summary(item),
             timestamp(item.get("fired_at")),
             timestamp(item.get("resolved_at")),
@@ -177,3 +177,21 @@ def notifications(items: Sequence[Json]) -> pd.DataFrame:
         for item in items
     ]
     return pd.DataFrame(rows, columns=NOTIFICATION_COLUMNS)
+
+
+def rule_statistics(items: Sequence[Json]) -> pd.DataFrame:
+    """One row per rule that fired."""
+    counts = ("firings", "queries", "acknowledged", "useless")
+    rows = [
+        (
+            [statuses.severity(item.get("severity")).label],
+            one_line(item.get("rule") or ""),
+            *(units.number(item.get(name)) for name in counts),
+            units.number(item.get("median_seconds")),
+            units.number(item.get("total_seconds")),
+            one_line(item.get("advice") or ""),
+        )
+        for item in items
+    ]
+    frame = pd.DataFrame(rows, columns=["severity", "rule", *counts, "median", "total", "advice"])
+    return _with_spans(_with_spans(frame, "median"), "total")

@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from ui.alerting import dialogs, selection
+from ui.alerting import dialogs, incident_panel, selection
 from ui.alerting import frames as alerting_frames
 from ui.kit import columns, frames, statuses, units, widgets
 from ui.kit.markup import plain, truncate
@@ -22,7 +22,7 @@ Json = Mapping[str, Any]
 TILES: dict[str, tuple[str, Color]] = {
     "firing": ("Firing", "red"),
     "pending": ("Pending", "yellow"),
-    "silenced": ("Silenced", "violet"),
+    "suppressed": ("Suppressed", "violet"),
     "history": ("History", "blue"),
     "silences": ("Silences", "blue"),
     "notifications": ("Notifications", "blue"),
@@ -163,6 +163,7 @@ def _buttons(alert: Json, role: str | None) -> None:
         identity = str(alert.get("query_id") or "")
         if identity and st.button("Open query", key="open_query", icon=":material/query_stats:"):
             st.switch_page("app_pages/query.py", query_params={"query_id": identity})
+        incident_panel.button_of_alert(alert)
         if url := selection.runbook_link((alert.get("annotations") or {}).get("runbook_url")):
             st.link_button("Runbook", url, icon=":material/menu_book:", help=plain(url))
 
@@ -233,6 +234,8 @@ def silences(items: Sequence[Json], role: str | None, now: float) -> None:
                 _silence_head(silence, now)
                 st.code(truncate(silence.get("text") or "", 1000), language=None, wrap_lines=True)
             refused = selection.role_refusal(role)
+            if silence.get("alertmanager"):
+                refused = f"Expire it in {silence['alertmanager']}: it silences that Alertmanager's notifications only."
             dialogs.button("Expire", "expire", silence, ":material/timer_off:", refused)
     if len(items) > MAX_SILENCE_CARDS:
         st.caption(f"{len(items) - MAX_SILENCE_CARDS} more. Search to find them.")
@@ -244,7 +247,10 @@ def _silence_head(silence: Json, now: float) -> None:
         widgets.badge(statuses.silence_state(silence.get("state")))
         st.markdown(f"**{covered}** firing alert{'' if covered == 1 else 's'} covered", width="content")
         st.text(truncate(silence.get("comment") or "no comment", 200))
-        st.caption(plain(f"by {silence.get('created_by')} · {_remaining(silence, now)}"), width="content")
+        origin = f" in {silence['alertmanager']}" if silence.get("alertmanager") else ""
+        st.caption(
+            plain(f"by {silence.get('created_by')}{origin} · {_remaining(silence, now)}"), width="content"
+        )
 
 
 def _remaining(silence: Json, now: float) -> str:

@@ -75,7 +75,7 @@ def rule(found: Json, key: str, now: float) -> None:
             st.caption(duration_clauses(found), width="content")
             _labels(found.get("labels") or {})
             st.caption(plain(evaluation(found, now)), width="stretch", text_alignment="right")
-            _to_alerts(found, key)
+            _to_alerts(found)
         expression = truncate(found.get("expr") or "", MAX_EXPRESSION_CHARS)
         st.code(expression, language="promql", wrap_lines=True)
         if found.get("error"):
@@ -106,13 +106,13 @@ def evaluation(found: Json, now: float) -> str:
     return f"{frames.ago(found.get('evaluated_at'), now)} in {took} · line {found.get('line') or '?'}"
 
 
-def _to_alerts(found: Json, key: str) -> None:
-    """Buttons that lead to the alerts of this rule."""
+def _to_alerts(found: Json) -> None:
+    """Links to the alerts of this rule."""
     for state in ("firing", "pending"):
-        count, icon = int(found.get(state) or 0), ":material/arrow_forward:"
-        if count and st.button(f"{count} {state}", key=f"{key}_{state}", type="tertiary", icon=icon):
-            params = {"view": state, "words": str(found.get("name"))}
-            st.switch_page("app_pages/alerts.py", query_params=params)
+        count, params = int(found.get(state) or 0), {"view": state, "words": str(found.get("name"))}
+        if count:
+            icon = ":material/arrow_forward:"
+            st.page_link("app_pages/alerts.py", label=f"{count} {state}", icon=icon, query_params=params)
 
 
 def counts(groups: Sequence[Json]) -> dict[str, int]:

@@ -7,7 +7,7 @@ again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,11 +16,12 @@ from ui.kit.markup import visible
 
 Json = Mapping[str, Any]
 
-VIEWS = ("firing", "pending", "silenced", "history", "silences", "notifications")
+VIEWS = ("firing", "pending", "suppressed", "history", "silences", "notifications")
 #: Periods of History and Notifications, in seconds.
 PERIODS = {"1h": 3600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000}
-#: Durations of a silence to choose from, in seconds; `UNTIL` asks for an end time.
-SILENCE_DURATIONS = {"1h": 3600, "4h": 14_400, "1d": 86_400}
+#: Durations of a silence to choose from, in seconds; `MORNING` ends when work begins, `UNTIL` asks for an end time.
+SILENCE_DURATIONS = {"1h": 3600, "2h": 7200, "4h": 14_400, "8h": 28_800, "1d": 86_400}
+MORNING, MORNING_HOUR = "until morning", 8
 UNTIL = "until …"
 #: Labels that a silence of an alert starts with: this alert of this query.
 PREFILLED_LABELS = ("alertname", "app", "query_id")
@@ -34,7 +35,7 @@ def suppressed(alert: Json) -> bool:
 
 def of_view(alerts: Sequence[Json], view: str) -> list[Json]:
     """The alerts of a view, in the order given."""
-    if view == "silenced":
+    if view == "suppressed":
         return [alert for alert in alerts if alert.get("state") == "firing" and suppressed(alert)]
     if view == "firing":
         return [alert for alert in alerts if alert.get("state") == "firing" and not suppressed(alert)]
@@ -58,7 +59,7 @@ def _has_all(terms: Sequence[str], text: str) -> bool:
 
 def _haystack(alert: Json) -> str:
     labels = (f"{key}={value}" for key, value in (alert.get("labels") or {}).items())
-    texts = (alert.get(key) for key in ("name", "query", "app", "reason", "fingerprint", "group"))
+    texts = (alert.get(key) for key in ("name", "query", "server", "app", "reason", "fingerprint", "group"))
     summary = (alert.get("annotations") or {}).get("summary")
     return " ".join(str(part) for part in (*texts, summary, *labels) if part).lower()
 
@@ -112,8 +113,14 @@ def matcher_lines(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
+def next_morning(now: datetime) -> datetime:
+    """The next 08:00 in the time zone of `now`."""
+    morning = now.replace(hour=MORNING_HOUR, minute=0, second=0, microsecond=0)
+    return morning if morning > now else morning + timedelta(days=1)
+
+
 def silence_request(
-    matchers: Sequence[str], duration: str, until: datetime | None, comment: str, actor: str | None
+    matchers: Sequence[str], duration: str, until: datetime | None, comment: str
 ) -> dict[str, Any]:
     """The body of a silence that starts now.
 
@@ -127,7 +134,6 @@ def silence_request(
         "ends_at": ends,
         "duration_seconds": seconds,
         "comment": comment,
-        "actor": actor,
     }
 
 

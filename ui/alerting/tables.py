@@ -17,7 +17,7 @@ Json = Mapping[str, Any]
 
 
 def alerts(view: str, items: Sequence[Json], silences: Mapping[str, Json], narrow: bool, now: float) -> None:
-    """Firing, pending or silenced alerts; `narrow` beside an alert's detail."""
+    """Firing, pending or suppressed alerts; `narrow` beside an alert's detail."""
     st.dataframe(
         frames.alerts(items, silences, now),
         key=f"{view}_table",
@@ -43,6 +43,20 @@ def history(items: Sequence[Json], narrow: bool, now: float) -> None:
         row_height=widgets.ROW_HEIGHT,
         placeholder="–",
         alt="Alerts that fired, newest first; select a name to see the alert",
+    )
+
+
+def rule_statistics(items: Sequence[Json]) -> None:
+    """Rules that fired in the period, with the advice for their thresholds."""
+    st.dataframe(
+        frames.rule_statistics(items),
+        key="rule_statistics_table",
+        column_config=columns.rule_statistics(),
+        hide_index=True,
+        height=widgets.table_height(len(items)),
+        row_height=widgets.ROW_HEIGHT,
+        placeholder="–",
+        alt="Rules that fired in the period, most useless firings first",
     )
 
 

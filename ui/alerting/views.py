@@ -17,7 +17,7 @@ from ui.kit import cached_reads, widgets
 
 Json = Mapping[str, Any]
 
-EMPTY_TEXTS = {"pending": "No pending alerts.", "silenced": "No firing alert is silenced or inhibited."}
+EMPTY_TEXTS = {"pending": "No pending alerts.", "suppressed": "No firing alert is silenced or inhibited."}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def counts(snapshot: AlertsSnapshot, view: str) -> dict[str, int | None]:
     notes = cached_reads.notifications(count_only=view != "notifications").body
     recent = None if notes is None else len(_recent(notes, snapshot.now))
     return {
-        **{name: len(snapshot.of_view(name)) for name in ("firing", "pending", "silenced")},
+        **{name: len(snapshot.of_view(name)) for name in ("firing", "pending", "suppressed")},
         "history": None if past is None else len(past.get("alerts", [])),
         "silences": sum(silence.get("state") != "expired" for silence in snapshot.silences),
         "notifications": recent,
@@ -86,7 +86,9 @@ def _alerts(view: str, snapshot: AlertsSnapshot, filters: AlertFilters, narrow: 
     elif of_view:
         st.caption(f"None of {len(of_view)} alerts matches the filters.")
     elif view == "firing":
-        panels.no_firing_alerts(len(snapshot.of_view("silenced")), snapshot.of_view("resolved"), snapshot.now)
+        panels.no_firing_alerts(
+            len(snapshot.of_view("suppressed")), snapshot.of_view("resolved"), snapshot.now
+        )
     else:
         st.caption(EMPTY_TEXTS[view])
 
@@ -99,6 +101,15 @@ def _history(snapshot: AlertsSnapshot, filters: AlertFilters, narrow: bool) -> N
         tables.history(shown, narrow, snapshot.now)
     else:
         st.caption("No alert of this period matches.")
+    if known and not narrow:
+        _statistics()
+
+
+def _statistics() -> None:
+    rules = (cached_reads.alert_statistics(panels.period_seconds()).body or {}).get("rules", [])
+    if rules:
+        st.markdown("**Rules in this period**")
+        tables.rule_statistics(rules)
 
 
 def _notifications(snapshot: AlertsSnapshot, search: str) -> None:

@@ -1,4 +1,4 @@
-"""Alerts page: firing, pending, silenced and past alerts, silences, notifications. A click shows the alert.
+"""Alerts page: firing, pending, suppressed and past alerts, silences, notifications. A click shows the alert.
 
 View, filters and the shown alert are in the address (`?view=&words=&severity=&app=&period=&alert=`), so that
 a link shows the same page.

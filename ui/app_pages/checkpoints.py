@@ -66,15 +66,8 @@ def live(stamp: Any) -> None:
     reading = cached_reads.checkpoints()
     with stamp:
         widgets.as_of(reading)
-    if reading.kind == "missing":
-        st.info(UNSUPPORTED, icon=":material/update:")
-        return
-    widgets.banner(reading)
-    if reading.body is None:
-        return
-    items = reading.body.get("checkpoints") or []
+    items = widgets.listed(reading, "checkpoints", UNSUPPORTED, EMPTY)
     if not items:
-        st.caption(EMPTY)
         return
     above = st.container()
     shown = filters(items)  # before the tiles: on a cold start the filters read the address

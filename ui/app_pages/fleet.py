@@ -1,15 +1,24 @@
-"""Fleet page: every query with its verdict, in the server's order (worst first). A click opens the query.
+"""Fleet page: every query with its verdict; what needs attention is first, the newest before older. A click opens a query.
 
-The filters are in the address, so that a link shows the same rows.
+The server filters, sorts and cuts into pages. Filters, order and page are in the address, so that a link shows the same
+rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
-from ui.kit import cached_reads, columns, fleet_table, frames, statuses, widgets
+from ui.actions import bulk
+from ui.alerting import incident_panel
+from ui.kit import cached_reads, fleet_table, listing, statuses, units, widgets
+from ui.kit.fleet_page import ATTENTION, ROWS, SORTABLE, FleetPage
 from ui.kit.frames import Json
+from ui.kit.listing import PageOfRows
+
+#: Orders that start with the largest value when their column is clicked first.
+LARGEST_FIRST = frozenset(SORTABLE) - {ATTENTION, "status", "name", "app"}
 
 
 def toggle(status: str) -> None:
@@ -19,58 +28,108 @@ def toggle(status: str) -> None:
     st.session_state["status"] = others if status in chosen else [*chosen, status]
 
 
-def filters(queries: Sequence[Json]) -> list[int]:
-    """Draw the filters (`?search=&app=&status=&label=`) and return the indexes of the queries that match."""
-    apps = {str(query.get("app")) for query in queries} | set(st.query_params.get_all("app"))
-    labels = {*frames.label_choices(queries), *st.query_params.get_all("label")}
-    left, app, status, label = st.columns([2, 1, 1, 1], vertical_alignment="bottom")
-    with left:
-        search = widgets.search_input("search", "Search name, app, reason, label or id")
-    with app:
+def sort_by(field: str) -> None:
+    """Order by this field; a second click turns the order round (a table's callback)."""
+    first = f"-{field}" if field in LARGEST_FIRST else field
+    turned = field if first.startswith("-") else f"-{field}"
+    st.query_params["sort"] = turned if order() == first else first
+    st.query_params.pop("from_row", None)
+
+
+def turn_to(offset: int) -> None:
+    """Show the page that starts with this row (a table's callback)."""
+    st.query_params["from_row"] = str(offset)
+
+
+def open_query(query_id: str) -> None:
+    """Open the query (a table's callback)."""
+    st.switch_page("app_pages/query.py", query_params={"query_id": query_id})
+
+
+def order() -> str:
+    """The order in the address; what needs attention first without a valid one."""
+    found = st.query_params.get("sort", "")
+    return found if found.removeprefix("-") in SORTABLE else ATTENTION
+
+
+def filters(choices: Mapping[str, Any]) -> FleetPage:
+    """Draw the filters (`?search=&server=&app=&status=&label=`) and return the page that they ask for."""
+    servers = sorted(choices.get("servers") or ())
+    apps = {*(choices.get("apps") or ()), *st.query_params.get_all("app")}
+    labels = {*(choices.get("labels") or ()), *st.query_params.get_all("label")}
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="filters"):
+        search = widgets.search_input(
+            "search", 'Search name, app, reason, alert, label or id, or {app="billing"}'
+        )
         chosen_apps = widgets.filter_select("App", sorted(apps), "app", "All apps")
-    with status:
         chosen = widgets.filter_select("Status", list(statuses.STATUSES), "status", "All statuses")
-    with label:
         chosen_labels = widgets.filter_select("Label", sorted(labels), "label", "All labels")
-    return frames.matching_rows(queries, search, chosen_labels, app=chosen_apps, status=chosen)
+        named = widgets.filter_select("Server", servers, "server", "All servers") if servers else []
+    given = (search, tuple(chosen_apps), tuple(chosen), tuple(chosen_labels), tuple(named))
+    if given != st.session_state.setdefault("fleet_filters", given):
+        st.session_state["fleet_filters"] = given
+        st.query_params.pop("from_row", None)  # another list starts with its first row
+    start = units.number(st.query_params.get("from_row")) or 0.0
+    return FleetPage(*given, sort=order(), offset=max(0, int(start)))
 
 
-def table(reading: cached_reads.CachedRead, queries: Sequence[Json], shown: Sequence[int]) -> None:
-    """The table of the queries at these indexes."""
-    names = [(frames.label(queries[row]), queries[row]["query_id"]) for row in shown]
-    st.dataframe(
-        fleet_table.rows(cached_reads.fleet_table(reading), shown),
-        key="fleet_table",
-        column_config=columns.fleet(("fleet_click", widgets.open_clicked, ("fleet_click", names))),
-        hide_index=True,
-        height=widgets.table_height(len(shown)),
-        row_height=widgets.ROW_HEIGHT,
-        placeholder="–",
-        alt="The fleet's queries, worst first; select a name to open its query",
+def table(body: Json, page: FleetPage) -> None:
+    """The table of this page's queries."""
+    rows = fleet_table.rows(body.get("queries") or [])
+    total = int(body.get("total") or 0)
+    listing.draw(
+        "fleet_table",
+        "The fleet's queries; a row opens its query",
+        fleet_table.columns(),
+        PageOfRows(rows, total, page.offset, ROWS, page.sort),
+        open_query,
+        sort_by,
+        turn_to,
     )
+
+
+def act_on_all(page: FleetPage, total: int) -> None:
+    """The button for an action on all queries that the filters show, not those of this page alone."""
+    servers = (cached_reads.fleet_choices().body or {}).get("choices", {}).get("servers") or ()
+    refusal = bulk.refusal_of(total, servers, cached_reads.role())
+    bulk.button(total, lambda: _shown_ids(page), refusal)
+
+
+def _shown_ids(page: FleetPage) -> list[str]:
+    """The ids of all queries that the filters show."""
+    reading = cached_reads.fleet(replace(page, offset=0, limit=bulk.MAX_QUERIES))
+    return [str(query["query_id"]) for query in (reading.body or {}).get("queries") or []]
 
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
     """The part of the page that refreshes."""
-    reading = cached_reads.fleet()
+    above = st.container()
+    tiles = st.container()
+    page = filters((cached_reads.fleet_choices().body or {}).get("choices") or {})
+    reading = cached_reads.fleet(page)
     with stamp:
         widgets.as_of(reading)
-    widgets.banner(reading)
+    with above:
+        widgets.banner(reading)
+        incident_panel.banner()
     if reading.body is None:
         return
-    queries = reading.body.get("queries", [])
-    if not queries:
-        widgets.getting_started(cached_reads.connection().server)
-        return
-    above = st.container()
-    shown = filters(queries)  # before the tiles: on a cold start the filters read the address
-    with above:
-        widgets.status_tiles(reading.body.get("counts", {}), st.session_state.get("status") or [], toggle)
-    if shown:
-        table(reading, queries, shown)
-    else:
+    counts = reading.body.get("counts") or {}
+    with tiles:
+        widgets.status_tiles(counts, list(page.statuses), toggle)
+    if reading.body.get("queries"):
+        table(reading.body, page)
+        act_on_all(page, int(reading.body.get("total") or 0))
+    elif page.offset and reading.body.get("total"):
+        st.button("Show the first page", on_click=turn_to, args=(0,))
+    elif counts or page != FleetPage(sort=page.sort):
         st.caption("No query matches the filters.")
+    else:
+        widgets.getting_started(cached_reads.connection().server)
 
 
-live(widgets.header("Fleet"))
+stamp_place = widgets.header("Fleet")
+bulk.draw_followed()
+live(stamp_place)
+bulk.draw()

@@ -11,11 +11,12 @@ from typing import Any
 import streamlit as st
 
 from ui.actions import dialogs, tracking
-from ui.alerting import firing_alerts
+from ui.alerting import firing_alerts, incident_panel
 from ui.kit import action_checks, cached_reads, frames, time_range, widgets
+from ui.kit.fleet_page import FleetPage
 from ui.kit.frames import Json
 from ui.kit.time_range import TimeRange
-from ui.query import chart_panels, checkpoint_panel, panels
+from ui.query import capacity_panel, chart_panels, checkpoint_panel, panels, what_changed
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ def wait(identity: str) -> None:
 def pick() -> None:
     """Without a query in the address: choose one."""
     st.title("Query", anchor=False)
-    reading = cached_reads.fleet()
+    search = st.text_input("Search", key="pick_search", placeholder="Search name, app, label or id")
+    reading = cached_reads.fleet(FleetPage(search=search or "", sort="name"))
     widgets.banner(reading)
     known = (reading.body or {}).get("queries", [])
     names = {query["query_id"]: f"{query.get('app')} / {frames.label(query)}" for query in known}
@@ -48,6 +50,15 @@ def pick() -> None:
     if picked:
         st.query_params["query_id"] = picked
         st.rerun()
+
+
+def open_on_last_activity(query: Json) -> None:
+    """Open an ended query on its last active range, once: its present has no data. *Back to now* leaves it."""
+    window = time_range.last_activity(query, time.time())
+    opened = st.session_state.setdefault("opened_on_last_activity", set())
+    if window and query["query_id"] not in opened and not {"from", "to", "range"} & set(st.query_params):
+        time_range.pin(*window)
+    opened.add(query["query_id"])
 
 
 def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tuple[PageSlots, TimeRange]:
@@ -82,13 +93,17 @@ def live(
     with slots.tiles:
         widgets.banner(reading)
         with st.container():
-            firing_alerts.draw(action_checks.firing_alerts_of(cached_reads.alerts().body, identity), now)
+            fired = action_checks.firing_alerts_of(cached_reads.alerts().body, identity)
+            incident_panel.of_query(identity)
+            firing_alerts.draw(fired, now)
             tracking.draw_other(query)
             panels.superseded(query)
             panels.failure(query.get("failure"))
+            what_changed.draw(query, fired)
             panels.notes(query)
         panels.tiles(query)
         panels.host(query)
+        capacity_panel.draw(query)
     with slots.stamp:
         widgets.as_of(reading)
     chart_panels.draw(query, window, now)
@@ -101,6 +116,8 @@ def page(identity: str) -> None:
     if query is None:
         wait(identity)
         return
+    widgets.page_title(frames.label(query), "Query")
+    open_on_last_activity(query)
     drawn = action_checks.refusals(query, role)
     slots, window = layout(query, drawn, role)
     every = None if window.is_past(time.time()) else widgets.refresh_seconds()

@@ -35,7 +35,7 @@ COLLECTORS = {"driver": " by the driver", "agent": " by the driver", "server": "
 RUNBOOKS = {"broken": "CheckpointBroken", "unreadable": "CheckpointTrouble", "risky": "CheckpointTrouble"}
 CHECKING = "The checkpoint is being checked now. A start waits for the result, for at most 12 s."
 #: Verdicts on a checkpoint that could be read.
-KNOWN = ("ok", "outdated", "risky", "broken")
+KNOWN = ("ok", "ok_at_check", "outdated", "risky", "broken")
 #: Plain words, and words in single quotes: nothing that a shell would interpret.
 _COMMAND = re.compile(r"controlplane(?: (?:[\w@%+=:,./~-]+|'[^'\n]*'))+")
 _QUOTED = re.compile(r"`([^`]*)`")
@@ -219,7 +219,7 @@ def forecast_start(answer: Json | None, waiting: bool, failure: str) -> StartFor
         return StartForecast(style, text, serious, waiting=True, known=verdict in KNOWN)
     if verdict == "risky":
         return StartForecast(style, f"{resume_sentence(checkpoint)} Risks:", serious)
-    if verdict == "outdated":
+    if verdict in ("outdated", "ok_at_check"):
         return StartForecast(style, sentence(checkpoint))
     if verdict == "ok":
         return StartForecast(style, resume_sentence(checkpoint))

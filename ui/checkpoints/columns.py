@@ -10,7 +10,7 @@ from ui.kit.cells import Columns, Opener
 def checkpoints(opener: Opener) -> Columns:
     """The Checkpoints page's table; `opener` opens a query."""
     return {
-        "verdict": cells.badges("Verdict", statuses.VERDICTS.values(), 124),
+        "verdict": cells.badges("Verdict", statuses.VERDICTS.values(), 138),
         "query": cells.link("Query", 170, opener, "Select a name to see its checkpoint."),
         "app": cells.text("App", 84),
         "summary": cells.text("Assessment", 400),

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ui.checkpoints import assessment
 from ui.kit import statuses, units
-from ui.kit.frames import Json
+from ui.kit.frames import Json, app_of
 from ui.kit.markup import no_icon, one_line
 
 FRESHNESS_MARKS = {"Checking": statuses.HEX_COLORS["blue"], "Stale": statuses.HEX_COLORS["yellow"]}
@@ -49,7 +49,7 @@ def checkpoints(items: Sequence[Json], now: float) -> pd.DataFrame:
         (
             [statuses.verdict(item.get("verdict") or "unknown").label],
             name(item),
-            one_line(item.get("app") or ""),
+            app_of(item),
             assessment.sentence(item),
             freshness(item),
             units.number(item.get("last_planned_batch")),

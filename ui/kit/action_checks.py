@@ -6,44 +6,54 @@ Pure; the server decides again when it gets the request. The Query page uses it 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ui.kit import units
+from ui.kit import frames, units
+from ui.kit.statuses import ENDED_STATUSES
 
 Json = Mapping[str, Any]
 
 ACTIONS = ("restart", "stop", "start")
-ENDED_STATUSES = ("failed", "stopped", "finished")
-#: Statuses whose figures are those of the last report, not of now.
-NOT_RUNNING = (*ENDED_STATUSES, "lost", "unreachable")
+#: Sets a desired state -> the action that brings the query there.
+ACTION_OF = {"suspend": "stop", "resume": "start"}
 MAX_ALERT_NAMES = 4
 
 
 def refusals(query: Json, role: str | None) -> dict[str, str | None]:
-    """Each action with its `refusal`."""
-    return {action: refusal(action, query, role) for action in ACTIONS}
+    """Each action that the query's page offers with its `refusal`."""
+    last = "resume" if query.get("desired") == "suspended" else "suspend"
+    return {action: refusal(action, query, role) for action in (*ACTIONS, last)}
 
 
 def refusal(action: str, query: Json, role: str | None) -> str | None:
     """Why the action cannot be requested now, in one sentence; None if it can."""
+    if action in ACTION_OF:  # the desired state can be set whatever the query does
+        return role_refusal(role) or _retired(query) or _under_way(query)
     return role_refusal(role) or _never(action, query) or _not_now(action, query)
 
 
+def no_action(action: str, query: Json) -> str | None:
+    """Why `suspend` or `resume` sets the desired state alone, in one sentence; None if it also acts."""
+    needed = ACTION_OF[action]
+    return _never(needed, query) or _not_now(needed, query)
+
+
 def role_refusal(role: str | None, what: str = "Actions") -> str | None:
-    """Why the token's role does not allow `what` (a plural noun); None if it does or the role is unknown."""
+    """Why the viewer's role does not allow `what` (a plural noun); None if it does or the role is unknown."""
     if role in (None, "operator", "admin"):  # unknown: let the server decide
         return None
-    return f"This page's token has the role {role}. {what} require the role operator."
+    return f"Your role is {role}. {what} require the role operator."
 
 
 def _never(action: str, query: Json) -> str | None:
     """What the driver, the query's status or its writer rule out permanently."""
     allowed = query.get("actions_allowed")
     restart = query.get("restart") or {}
-    if query.get("status") == "retired":
-        return "The query is retired."
+    if retired := _retired(query):
+        return retired
     if allowed == "none":
         return "The driver forbids all actions (CONTROLPLANE_ACTIONS=none)."
     if allowed == "stop" and action != "stop":
@@ -51,6 +61,10 @@ def _never(action: str, query: Json) -> str | None:
     if action != "stop" and restart.get("how") == "needs_factory":
         return f"Needs a factory: {restart.get('reason') or 'the writer of the query cannot be reused'}"
     return None
+
+
+def _retired(query: Json) -> str | None:
+    return "The query is retired." if query.get("status") == "retired" else None
 
 
 def no_start_after_stop(query: Json) -> str | None:
@@ -63,10 +77,8 @@ def no_start_after_stop(query: Json) -> str | None:
 
 def _not_now(action: str, query: Json) -> str | None:
     status = query.get("status")
-    if under_way := query.get("action"):
-        return (
-            f"Another action is under way: {under_way.get('action')}, requested by {under_way.get('actor')}."
-        )
+    if under_way := _under_way(query):
+        return under_way
     if reason := query.get("no_driver"):
         return str(reason)
     ended = status in ENDED_STATUSES or bool(query.get("vanished"))
@@ -77,6 +89,13 @@ def _not_now(action: str, query: Json) -> str | None:
     if action == "start" and not ended:
         return "The query is already running."
     return None
+
+
+def _under_way(query: Json) -> str | None:
+    action = query.get("action")
+    if not action:
+        return None
+    return f"Another action is under way: {action.get('action')}, requested by {action.get('actor')}."
 
 
 @dataclass(frozen=True)
@@ -95,6 +114,11 @@ def consequences(
     action: str, query: Json, drain: bool, activity: QueryActivity | None = None
 ) -> list[tuple[str, str]]:
     """What the action will do, as pairs of a label and a sentence, for the confirmation."""
+    if action in ACTION_OF:
+        desired, alone = ("Desired state", _DESIRED[action]), no_action(action, query)
+        if alone is not None:
+            return [desired, ("Now", f"Nothing else is done. {alone}")]
+        return [desired, *consequences(ACTION_OF[action], query, drain, activity)]
     activity = activity or QueryActivity()
     rows = [("Driver", _driver(query))]
     if query.get("status") not in ENDED_STATUSES:
@@ -106,10 +130,19 @@ def consequences(
             ("Afterwards", _afterwards(query)),
         ]
     else:
-        rows += [("Resumes", _resumes(query)), ("Started by", _started_by(query)), ("Done when", _DONE)]
+        rows += [
+            ("Expected cost", restart_cost(action, query)),
+            ("Resumes", _resumes(query)),
+            ("Started by", _started_by(query)),
+            ("Done when", _DONE),
+        ]
     return [*rows, ("Alerts", _alerts(action, activity.alerts))]
 
 
+_DESIRED = {
+    "suspend": "suspended. No policy starts the query until it is resumed or started.",
+    "resume": "running. Policies supervise the query again.",
+}
 _DONE = "A newer batch is committed, or the first trigger finds no new data."
 
 
@@ -146,6 +179,37 @@ def _backlog(action: str, query: Json) -> str:
     if action == "stop":
         return f"{waiting} The backlog grows while the query is stopped."
     return f"{waiting} They are read after the start, with the rows that arrive until then."
+
+
+def restart_cost(action: str, query: Json) -> str:
+    """How long the query gives no output, the rows that wait by then, and how long it reads them.
+
+    The pause is the median of this query's last succeeded restarts or starts, the rates are those of its last batches.
+    """
+    past = [frames.action_seconds(other) for other in query.get("actions") or () if _is_past(action, other)]
+    seconds = [each for each in past if each is not None]
+    if not seconds:
+        return f"Unknown: no {action} of this query is on record."
+    pause = statistics.median(seconds)
+    of = f"the median of {len(seconds)} {action}s" if len(seconds) > 1 else f"as the last {action} took"
+    return f"About {units.span(pause)} without output ({of}).{_catch_up(query, pause)}"
+
+
+def _is_past(action: str, other: Json) -> bool:
+    return other.get("action") == action and other.get("state") == "succeeded"
+
+
+def _catch_up(query: Json, pause: float) -> str:
+    """The backlog at the end of the pause and the time to read it; nothing where a figure is unknown."""
+    names = ("lag_rows", "arrival_rows_per_second", "processed_rows_per_second")
+    lag, arrives, reads = (units.number(query.get(name)) for name in names)
+    if lag is None or arrives is None or reads is None:
+        return ""
+    rows = lag + arrives * pause
+    waiting = f" About {units.count(rows, 'rows')} wait by then"
+    if reads <= arrives:
+        return f"{waiting}; at its present rate the query does not catch up."
+    return f"{waiting}, read in about {units.span(rows / (reads - arrives))} at its present rate."
 
 
 def _checkpoint(query: Json) -> str:

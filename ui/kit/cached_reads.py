@@ -10,16 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import streamlit as st
 
-from ui.kit import fleet_table as fleet_tables
-from ui.kit import series_queries, units
-from ui.kit.client import ClientError, ServerClient, ServerNotFound, TokenRefused, server_url
+from ui.kit import series_queries, sign_in, units
+from ui.kit.client import ClientError, ServerClient, ServerNotFound, ServerRefused, TokenRefused
+from ui.kit.fleet_page import EVERYTHING, FleetPage
+from ui.kit.several_servers import open_client
 
 TTL_SECONDS = 3.0  # below the refresh interval, so that every refresh of a single viewer is fresh
 LONG_TTL_SECONDS = 30.0  # for lists of which only the length is shown, and for long time ranges
@@ -38,7 +38,7 @@ class CachedRead:
     body: dict[str, Any] | None
     at: float
     error: str | None = None
-    kind: str = ""  # "unreachable" | "token" | "missing" if there is an error
+    kind: str = ""  # "unreachable" | "refused" | "token" | "missing" | "log-in" if there is an error
 
     @property
     def stale(self) -> bool:
@@ -72,7 +72,7 @@ class LastGoodAnswers:
 @st.cache_resource
 def connection() -> ServerClient:
     """The client that all sessions share."""
-    return ServerClient(server_url())
+    return open_client(person_headers=sign_in.request_headers)
 
 
 @st.cache_resource
@@ -80,19 +80,14 @@ def _last_good() -> LastGoodAnswers:
     return LastGoodAnswers()
 
 
-def fleet() -> CachedRead:
-    """All queries."""
-    return _read("fleet")
+def fleet(page: FleetPage = EVERYTHING) -> CachedRead:
+    """A page of the queries."""
+    return _read("fleet", page)
 
 
-def fleet_table(reading: CachedRead) -> pa.Table:
-    """The Fleet page's table of this reading, built once for all viewers."""
-    return _fleet_table(reading.at, (reading.body or {}).get("queries", []))
-
-
-@st.cache_resource(max_entries=2, show_spinner=False)
-def _fleet_table(at: float, _queries: Sequence[Mapping[str, Any]]) -> pa.Table:
-    return fleet_tables.fleet(_queries, at)
+def fleet_choices() -> CachedRead:
+    """Applications, labels and servers to filter the fleet by."""
+    return _read_long("fleet_choices")
 
 
 def query(query_id: str) -> CachedRead:
@@ -105,9 +100,49 @@ def actions() -> CachedRead:
     return _read("actions")
 
 
+def apps() -> CachedRead:
+    """The declared applications."""
+    return _read("apps")
+
+
+def app_logs(name: str) -> CachedRead:
+    """The end of the output of an application's driver."""
+    return _read("app_logs", name)
+
+
+def ledger() -> CachedRead:
+    """Decisions of the policies in the last week."""
+    return _read("ledger")
+
+
+def incidents() -> CachedRead:
+    """The open incidents and those of the last week."""
+    return _read("incidents")
+
+
+def incident(incident_id: str) -> CachedRead:
+    """One incident with everything stored about it."""
+    return _read("incident", incident_id)
+
+
 def progress(query_id: str, seconds: float, until: float | None = None) -> CachedRead:
     """Progress reports of the last `seconds`, or of the `seconds` before `until`."""
     return _read_range("progress", seconds, query_id, seconds, until)
+
+
+def batch(query_id: str, run_id: str, batch_id: int) -> CachedRead:
+    """The report of one batch, which does not change."""
+    return _read_long("batch", query_id, run_id, batch_id)
+
+
+def capacity(query_id: str) -> CachedRead:
+    """Load, headroom and runways of a query, which change slowly."""
+    return _read_long("about_query", query_id, "capacity")
+
+
+def what_changed(query_id: str, before: str) -> CachedRead:
+    """What changed before a query's trouble began, or (not "") before that time."""
+    return _read_long("about_query", query_id, "what-changed", before)
 
 
 def past_events(query_id: str, seconds: float, until: float | None = None) -> CachedRead:
@@ -132,7 +167,7 @@ def query_alerts(query_id: str, seconds: float, until: float | None = None) -> C
 
 def action(action_id: str) -> CachedRead:
     """One action, with the short TTL: a viewer waits for its outcome."""
-    return _last_good().remember(("action", action_id), _fetch_quick("action", action_id))
+    return _ask(_fetch_quick, "action", action_id)
 
 
 def alerts() -> CachedRead:
@@ -148,6 +183,11 @@ def alert(fingerprint: str) -> CachedRead:
 def alert_history(seconds: int, count_only: bool = False) -> CachedRead:
     """Alerts that fired in the last `seconds`; `count_only` if only their number is shown."""
     return _read_long("alert_history", seconds) if count_only else _read("alert_history", seconds)
+
+
+def alert_statistics(seconds: int) -> CachedRead:
+    """Firings of the last `seconds` by rule."""
+    return _read_long("alert_statistics", seconds)
 
 
 def silences() -> CachedRead:
@@ -168,7 +208,7 @@ def checkpoints() -> CachedRead:
 def checkpoint(query_id: str, quick: bool = False) -> CachedRead:
     """One checkpoint; `quick` while a viewer waits for a new inventory of it."""
     if quick:
-        return _last_good().remember(("checkpoint", query_id), _fetch_quick("checkpoint", query_id))
+        return _ask(_fetch_quick, "checkpoint", query_id)
     return _read("checkpoint", query_id)
 
 
@@ -192,15 +232,50 @@ def receivers() -> CachedRead:
     return _read("receivers")
 
 
+def servers() -> CachedRead:
+    """Role and figures of each server."""
+    return _read("servers")
+
+
+def whoami() -> CachedRead:
+    """Name and role of this page's token."""
+    return _read("whoami")
+
+
 def role() -> str | None:
-    """The role of this page's token; None if unknown."""
-    body = _read("whoami").body
-    return str(body["role"]) if body and body.get("role") else None
+    """The role that this page's viewer has: at most that of the page's token; None if unknown."""
+    return sign_in.effective_role(whoami().body or {})
 
 
 def act(query_id: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
     """Request an action and clear the cache; raises `ui.kit.client.ClientError`."""
     answer = connection().act(query_id, body, idempotency_key)
+    clear()
+    return dict(answer["action"])
+
+
+def set_desired(query_id: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Set the desired state and clear the cache; the action requested for it. Raises `ui.kit.client.ClientError`."""
+    answer = connection().set_desired(query_id, body)
+    clear()
+    return answer["action"]
+
+
+def bulk_action(bulk_id: str) -> CachedRead:
+    """An action on many queries, with the short TTL: a viewer waits for its outcome."""
+    return _ask(_fetch_quick, "bulk_action", bulk_id)
+
+
+def post_bulk_action(place: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
+    """Plan, request or cancel an action on many queries and clear the cache; raises `ui.kit.client.ClientError`."""
+    answer = connection().post_bulk_action(place, body, idempotency_key)
+    clear()
+    return answer
+
+
+def act_on_app(name: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
+    """Request an action on an application and clear the cache; raises `ui.kit.client.ClientError`."""
+    answer = connection().act_on_app(name, body, idempotency_key)
     clear()
     return dict(answer["action"])
 
@@ -244,7 +319,14 @@ def clear() -> None:
 
 
 def _read(request: str, *args: Any) -> CachedRead:
-    return _last_good().remember((request, *args), _fetch(request, *args))
+    return _ask(_fetch, request, *args)
+
+
+def _ask(fetch: Callable[..., CachedRead], request: str, *args: Any) -> CachedRead:
+    """The answer, for somebody who may see it: a page's refresh outlives the log-in."""
+    if not sign_in.is_admitted():
+        return CachedRead(None, time.time(), sign_in.ENDED, "log-in")
+    return _last_good().remember((request, *args), fetch(request, *args))
 
 
 # cache_resource, not cache_data: all viewers share one answer that is never modified, instead of a copy each.
@@ -263,7 +345,7 @@ def _read_range(request: str, length: float, *args: Any) -> CachedRead:
 
 
 def _read_long(request: str, *args: Any) -> CachedRead:
-    return _last_good().remember((request, *args), _fetch_long(request, *args))
+    return _ask(_fetch_long, request, *args)
 
 
 @st.cache_resource(ttl=LONG_TTL_SECONDS, max_entries=64, show_spinner=False)
@@ -296,6 +378,7 @@ PERIOD_ARGUMENTS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "query_alerts": _range_arguments,
     "past": _range_arguments,
     "alert_history": lambda seconds, now: (now - seconds, now),
+    "alert_statistics": lambda seconds, now: (now - seconds, now),
     "series": _series_arguments,
 }
 
@@ -310,5 +393,7 @@ def _answer(request: str, args: tuple[Any, ...], now: float) -> CachedRead:
         return CachedRead(None, now, str(error), "token")
     except ServerNotFound as error:
         return CachedRead(None, now, str(error), "missing")
+    except ServerRefused as error:
+        return CachedRead(None, now, str(error), "refused")
     except ClientError as error:
         return CachedRead(None, now, str(error), "unreachable")

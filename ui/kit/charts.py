@@ -27,6 +27,16 @@ PHASE_COLORS = {
     "commitOffsets": "#e8703a",
     "other": "#8b93a1",
 }
+#: The phases in people's words; the tooltip has Spark's name too, which is the column's.
+PHASE_LABELS = {
+    "addBatch": "process the batch",
+    "queryPlanning": "plan",
+    "latestOffset": "find new data",
+    "getBatch": "prepare the input",
+    "walCommit": "write the offset log",
+    "commitOffsets": "write the commit log",
+    "other": "other",
+}
 #: Batches shorter than this share of the trigger interval set the axis; the trigger line is then above it.
 MIN_TRIGGER_SHARE = 0.2
 
@@ -48,6 +58,7 @@ def rates(frame: pd.DataFrame, window: tuple[float, float], starts: list[float])
     divisor, unit = _scale(frame, names, "rows")
     option = _option(_scaled(frame, {RATE_SERIES[name][0]: name for name in names}, divisor), window, unit)
     option["series"] = [_line(*RATE_SERIES[name], f"{unit} rows/s", area=name == "input") for name in names]
+    option["yAxis"]["name"] = "rows/s"
     option["yAxis"].pop("minInterval", None)  # three rows an hour are a rate too
     # The processing rate excludes waiting time and dwarfs the other two: hidden until selected.
     option["legend"]["selected"] = {RATE_SERIES["processing"][0]: False}
@@ -58,6 +69,7 @@ def backlog(frame: pd.DataFrame, window: tuple[float, float], starts: list[float
     """Rows between the sources' latest offsets and the rows read."""
     divisor, unit = _scale(frame, ["lag_rows"], "rows")
     option = _option(_scaled(frame, {"backlog": "lag_rows"}, divisor), window, unit)
+    option["yAxis"]["name"] = "rows"
     option["series"] = [_line("backlog", AMBER, f"{unit} rows", area=True)]
     return _marked(option, starts)
 
@@ -86,7 +98,8 @@ def state(frame: pd.DataFrame, window: tuple[float, float], starts: list[float])
     table = _scaled(frame, {"rows": "state_rows"}, divisor)
     table["memory"] = frame["state_bytes"] / bytes_divisor
     option = _option(table, window, unit)
-    right = {**_value_axis(bytes_unit), "position": "right", "splitLine": {"show": False}}
+    option["yAxis"]["name"] = "rows"
+    right = {**_value_axis(bytes_unit), "name": "memory", "position": "right", "splitLine": {"show": False}}
     option["yAxis"] = [option["yAxis"], right]
     option["series"] = [
         _line("rows", VIOLET, f"{unit} rows", area=True),
@@ -155,7 +168,8 @@ def _option(table: pd.DataFrame, window: tuple[float, float], unit: str) -> Opti
 
 def _value_axis(unit: str) -> dict[str, Any]:
     label = f"{{value}}{unit}" if unit in ("k", "M", "G", "T") else f"{{value}} {unit}".strip()
-    axis = {"type": "value", "min": 0, "splitNumber": 4, "axisLabel": {"formatter": label}}
+    style = {"nameGap": 8, "nameTextStyle": {"fontSize": 11}}
+    axis = {"type": "value", "min": 0, "splitNumber": 4, "axisLabel": {"formatter": label}, **style}
     return axis if unit else {**axis, "minInterval": 1}  # rows without a prefix are whole numbers
 
 
@@ -167,13 +181,13 @@ def _line(name: str, color: str, unit: str, area: bool = False) -> dict[str, Any
         "color": color,
         "lineStyle": {"width": 1.6},
         "showSymbol": False,
-        "tooltip": {"valueFormatter": f"%.2f {unit}".strip()},
+        "tooltip": {"valueFormatter": f"%.2f {unit.replace('%', '%%')}".strip()},
     }
     return {**series, "areaStyle": {"opacity": 0.12}} if area else series
 
 
 def _stacked(name: str, unit: str) -> dict[str, Any]:
-    line = _line(name, PHASE_COLORS[name], unit)
+    line = {**_line(name, PHASE_COLORS[name], unit), "name": PHASE_LABELS[name]}
     return {**line, "stack": "phases", "lineStyle": {"width": 0.6}, "areaStyle": {"opacity": 0.55}}
 
 

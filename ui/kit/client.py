@@ -1,7 +1,7 @@
 """HTTP client of the server's API: one method per request, JSON in, JSON out.
 
-The only module that knows the server's URLs. The pages call it through `ui.kit.cached_reads`. Server and
-token come from the environment (`CONTROLPLANE_URL`, `CONTROLPLANE_TOKEN` or `CONTROLPLANE_TOKEN_FILE`).
+The only module that knows the server's URLs. The pages call it through `ui.kit.cached_reads`. Server and token come from
+`ui.kit.environment`.
 
     ClientError              the message is one sentence for the person at the screen
     ├── ServerUnreachable    no connection, a timeout, or 5xx: a later retry helps
@@ -12,16 +12,17 @@ token come from the environment (`CONTROLPLANE_URL`, `CONTROLPLANE_TOKEN` or `CO
 
 from __future__ import annotations
 
-import os
-import ssl
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 
-DEFAULT_SERVER = "http://127.0.0.1:8420"
+from ui.kit.environment import tls_context, token
+from ui.kit.fleet_page import EVERYTHING, FleetPage, Params
+
+MAX_TAGGED_ANSWERS = 64
 HTTP_TIMEOUT = httpx.Timeout(8.0, connect=2.0)
 
 
@@ -50,56 +51,59 @@ class ServerRefused(ClientError):
         self.action = action
 
 
-def server_url(environ: Mapping[str, str] = os.environ) -> str:
-    """The server's address from the environment, without a trailing slash."""
-    return environ.get("CONTROLPLANE_URL", "").strip().rstrip("/") or DEFAULT_SERVER
-
-
-def token(environ: Mapping[str, str] = os.environ) -> str | None:
-    """The token from the environment, else from the file it names (read at each call: tokens are rotated)."""
-    if value := environ.get("CONTROLPLANE_TOKEN", "").strip():
-        return value
-    path = environ.get("CONTROLPLANE_TOKEN_FILE", "")
-    try:
-        return Path(path).read_text(encoding="utf-8").strip() or None if path else None
-    except OSError:
-        return None  # the server then answers 401
-
-
 class ServerClient:
-    """Client of one server; safe to share between threads. Each request raises `ClientError`."""
+    """Client of one server, or of several that stand in for each other: `server` is then a list separated by commas.
+
+    Where a server does not answer, or is the standby, the next one gets the request; a request that changes something
+    is repeated only where the first server cannot have received it. It carries `person_headers()`, which name the
+    person it is made for. Safe to share between threads. Each request raises `ClientError`.
+    """
 
     def __init__(
         self,
         server: str,
         read_token: Callable[[], str | None] = token,
         transport: httpx.BaseTransport | None = None,
+        person_headers: Callable[[], Mapping[str, str]] = dict,
     ):
         self.server = server
+        self._addresses = server.split(",")
         self._token = read_token
+        self._person_headers = person_headers
+        self._answers: dict[str, tuple[str, dict[str, Any]]] = {}  # by address: ETag and body
         # trust_env=False: a proxy meant for the internet must not stand between two processes of one machine.
-        tls = ssl.create_default_context() if server.startswith("https") else True
-        self._http = httpx.Client(
-            base_url=server, timeout=HTTP_TIMEOUT, transport=transport, trust_env=False, verify=tls
-        )
+        tls = tls_context() if "https:" in server else True
+        self._http = httpx.Client(timeout=HTTP_TIMEOUT, transport=transport, trust_env=False, verify=tls)
 
-    def fleet(self) -> dict[str, Any]:
-        """All queries with their verdicts, worst first."""
-        return self._get("/api/v1/queries")
+    def fleet(self, page: FleetPage = EVERYTHING) -> dict[str, Any]:
+        """A page of the queries with their verdicts. A page that has not changed is not transferred again."""
+        return self._tagged("/api/v1/queries", page.params())
+
+    def fleet_choices(self) -> dict[str, Any]:
+        """Applications and labels to filter the fleet by: `{"choices": {"apps", "labels"}}`."""
+        return self._get("/api/v1/queries", {"choices": "true", "limit": "1", "fields": "query_id"})
 
     def query(self, query_id: str) -> dict[str, Any]:
         """One query with its verdict, runs, sources, operators and recent actions."""
-        return self._get(_query_path(query_id))
+        return self._get(_path("queries", query_id))
 
     def progress(self, query_id: str, start: float, end: float, step: float) -> dict[str, Any]:
         """Progress reports of a query between two times (Unix seconds), one every `step` seconds."""
         params = {"start": f"{start:.0f}", "end": f"{end:.0f}", "step": f"{step:g}"}
-        return self._get(_query_path(query_id) + "/progress", params)
+        return self._get(_path("queries", query_id) + "/progress", params)
+
+    def batch(self, query_id: str, run_id: str, batch_id: int) -> dict[str, Any]:
+        """The report of one batch as Spark wrote it: `{"report"}`."""
+        return self._get(f"{_path('queries', query_id)}/runs/{quote(run_id, safe='')}/batches/{batch_id}")
+
+    def about_query(self, query_id: str, part: str, before: str = "") -> dict[str, Any]:
+        """A part of what is known of a query: `capacity`, `what-changed` (`before` a time)."""
+        return self._get(f"{_path('queries', query_id)}/{part}", {"before": before} if before else None)
 
     def past(self, query_id: str, start: float, end: float) -> dict[str, Any]:
         """Runs, alerts and actions of the query from the lake."""
         params = {"start": f"{start:.0f}", "end": f"{end:.0f}"}
-        return self._get(_query_path(query_id) + "/timeline", params)
+        return self._get(_path("queries", query_id) + "/timeline", params)
 
     def series(self, query: str, start: float, end: float, step: float) -> dict[str, Any]:
         """PromQL range query; the answer is Prometheus' own JSON."""
@@ -119,13 +123,51 @@ class ServerClient:
         """The newest actions of all queries."""
         return self._get("/api/v1/actions", {"limit": str(limit)})
 
+    def ledger(self, limit: int = 500) -> dict[str, Any]:
+        """Decisions of the policies in the last week, newest first, and what they were worth."""
+        return self._get("/api/v1/ledger", {"limit": str(limit)})
+
+    def incidents(self) -> dict[str, Any]:
+        """The open incidents and those of the last week, newest first."""
+        return self._get("/api/v1/incidents")
+
+    def incident(self, incident_id: str) -> dict[str, Any]:
+        """One incident with its alerts, notifications, actions, decisions and timeline."""
+        return self._get(_path("incidents", incident_id))
+
+    def incident_bundle(self, incident_id: str) -> dict[str, Any]:
+        """One incident as an HTML file: `{"html"}`."""
+        return self._get(_path("incidents", incident_id) + "/bundle")
+
     def action(self, action_id: str) -> dict[str, Any]:
         """One action with its state and outcome."""
         return self._get(f"/api/v1/actions/{quote(action_id, safe='')}")
 
     def whoami(self) -> dict[str, Any]:
-        """Name and role of the token."""
+        """Name and role of the token, and whether it may impersonate people."""
         return self._get("/api/v1/whoami")
+
+    def servers(self) -> dict[str, Any]:
+        """Role and figures of the server at each address, standbys included: `{"servers": […]}`.
+
+        One that does not answer has an `error`. Raises the last error if none answers.
+        """
+        addresses = sorted(self._addresses)
+        found = [self._about(address) for address in addresses]
+        failed = [each for each in found if isinstance(each, ClientError)]
+        if len(failed) == len(found):
+            raise failed[-1]
+        items = [{"error": str(each)} if isinstance(each, ClientError) else each for each in found]
+        return {"servers": [item | {"address": at} for item, at in zip(items, addresses, strict=True)]}
+
+    def _about(self, address: str) -> dict[str, Any] | ClientError:
+        bearer = {"Authorization": f"Bearer {secret}"} if (secret := self._token()) else {}
+        try:
+            return _body(self._http.get(f"{address}/api/v1/server", headers=bearer))
+        except ClientError as error:
+            return error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return ServerUnreachable(_unreachable_message(address, error))
 
     def alerts(self) -> dict[str, Any]:
         """Alerts that are pending, fire, or were resolved within the last 15 minutes."""
@@ -133,16 +175,20 @@ class ServerClient:
 
     def alert(self, fingerprint: str) -> dict[str, Any]:
         """One alert with its notifications."""
-        return self._get(_alert_path(fingerprint))
+        return self._get(_path("alerts", fingerprint))
 
     def alert_history(self, start: float, end: float, limit: int = 500) -> dict[str, Any]:
         """Alerts that fired between two times, newest first."""
         params = {"start": f"{start:.0f}", "end": f"{end:.0f}", "limit": str(limit)}
         return self._get("/api/v1/alerts/history", params)
 
+    def alert_statistics(self, start: float, end: float) -> dict[str, Any]:
+        """Firings between two times by rule, most useless first."""
+        return self._get("/api/v1/alerts/statistics", {"start": f"{start:.0f}", "end": f"{end:.0f}"})
+
     def acknowledge(self, fingerprint: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Acknowledge a firing alert; `body` has `comment` and `actor`."""
-        return self._send("POST", _alert_path(fingerprint) + "/acknowledge", json=dict(body))
+        """Acknowledge a firing alert; `body` has `comment`."""
+        return self._send("POST", _path("alerts", fingerprint) + "/acknowledge", json=dict(body))
 
     def silences(self) -> dict[str, Any]:
         """All silences, expired ones included."""
@@ -159,10 +205,9 @@ class ServerClient:
     def covered(self, matchers: Sequence[str]) -> dict[str, Any]:
         """Firing alerts that match all matchers, suppressed ones included: `{"alerts": […]}`.
 
-        Uses Alertmanager's API, so that only the server parses matchers. Raises `ServerRefused` with the
-        mistake in a matcher.
+        Uses Alertmanager's API: only the server parses matchers. Raises `ServerRefused` with the mistake in one.
         """
-        params: list[tuple[str, str | int | float | bool | None]] = [("filter", text) for text in matchers]
+        params: Params = [("filter", text) for text in matchers]
         answer = self._answer("GET", "/alertmanager/api/v2/alerts", params=params)
         if answer.is_success and isinstance(found := _json(answer), list):
             return {"alerts": found}
@@ -187,7 +232,33 @@ class ServerClient:
     def act(self, query_id: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
         """Request an action. The server carries out requests with the same key only once."""
         headers = {"Idempotency-Key": idempotency_key}
-        return self._send("POST", _query_path(query_id) + "/actions", json=dict(body), headers=headers)
+        return self._send("POST", _path("queries", query_id) + "/actions", json=dict(body), headers=headers)
+
+    def set_desired(self, query_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Set the desired state of a query: `{"desired", "action"}`, the action None where nothing is to be done."""
+        return self._send("PUT", _path("queries", query_id) + "/desired", json=dict(body))
+
+    def bulk_action(self, bulk_id: str) -> dict[str, Any]:
+        """An action on many queries, with the state of each."""
+        return self._get(_path("bulk-actions", bulk_id))
+
+    def post_bulk_action(self, place: str, body: Mapping[str, Any], key: str) -> dict[str, Any]:
+        """Plan (`/plan`), request (an empty place) or cancel (`/ID/cancel`) an action on many queries."""
+        path, headers = f"/api/v1/bulk-actions{place}", {"Idempotency-Key": key}
+        return self._send("POST", path, json=dict(body), headers=headers)
+
+    def apps(self) -> dict[str, Any]:
+        """The declared applications with their drivers and queries."""
+        return self._get("/api/v1/apps")
+
+    def app_logs(self, name: str) -> dict[str, Any]:
+        """The end of the output of an application's driver."""
+        return self._get(_path("apps", name) + "/logs", {"lines": "200"})
+
+    def act_on_app(self, name: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
+        """Request a start, stop or restart of an application."""
+        path, headers = _path("apps", name) + "/actions", {"Idempotency-Key": idempotency_key}
+        return self._send("POST", path, json=dict(body), headers=headers)
 
     def checkpoints(self) -> dict[str, Any]:
         """The checkpoint of each query with its verdict, worst first."""
@@ -195,14 +266,25 @@ class ServerClient:
 
     def checkpoint(self, query_id: str) -> dict[str, Any]:
         """One checkpoint with its findings, state stores, growth, and the changes since the last run."""
-        return self._get(_checkpoint_path(query_id))
+        return self._get(_path("checkpoints", query_id))
 
     def request_inventory(self, query_id: str) -> dict[str, Any]:
-        """Request an inventory of a checkpoint: `{"requested", "by"}`.
+        """Request an inventory: `{"requested", "by"}`. Raises `ServerRefused` if nobody can take one."""
+        return self._send("POST", _path("checkpoints", query_id) + "/inventory", json={})
 
-        Raises `ServerRefused` if nobody can take one.
-        """
-        return self._send("POST", _checkpoint_path(query_id) + "/inventory", json={})
+    def _tagged(self, path: str, params: Params) -> dict[str, Any]:
+        """An answer with an ETag; the server's 304 stands for the last one, as of now."""
+        key = f"{path}?{urlencode(params)}"
+        etag, known = self._answers.get(key, ("", {}))
+        answer = self._answer("GET", path, params=params, headers={"If-None-Match": etag} if etag else {})
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return {**known, **_as_of(answer)}
+        body = _body(answer)
+        if new := answer.headers.get("ETag"):
+            self._answers[key] = new, body
+            while len(self._answers) > MAX_TAGGED_ANSWERS:
+                self._answers.pop(next(iter(self._answers)), None)
+        return body
 
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
         return self._send("GET", path, params=params)
@@ -214,22 +296,44 @@ class ServerClient:
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **rest: Any
     ) -> httpx.Response:
         bearer = {"Authorization": f"Bearer {secret}"} if (secret := self._token()) else {}
-        try:
-            return self._http.request(method, path, headers={**bearer, **(headers or {})}, **rest)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ServerUnreachable(_unreachable_message(self.server, error)) from error
+        person = {} if method == "GET" else self._person_headers()
+        given = {**bearer, **person, **(headers or {})}
+        addresses, failed = self._addresses, list[str]()
+        for place, address in enumerate(addresses, start=1):
+            try:
+                answer = self._http.request(method, address + path, headers=given, **rest)
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                failed.append(address)
+                if place == len(addresses) or not _may_ask_another(error, method, given):
+                    raise ServerUnreachable(_unreachable_message(" and ".join(failed), error)) from error
+                continue
+            if place == len(addresses) or not _is_of_standby(answer):
+                # The next request goes to this server first; other threads see the old order or the new one.
+                self._addresses = [*addresses[place - 1 :], *addresses[: place - 1]]
+                return answer
+        raise AssertionError("a client has at least one address")
 
 
-def _query_path(query_id: str) -> str:
-    return f"/api/v1/queries/{quote(query_id, safe='')}"
+def _as_of(answer: httpx.Response) -> dict[str, str]:
+    try:
+        return {"as_of": parsedate_to_datetime(answer.headers.get("Date", "")).isoformat()}
+    except ValueError:
+        return {}
 
 
-def _alert_path(fingerprint: str) -> str:
-    return f"/api/v1/alerts/{quote(fingerprint, safe='')}"
+def _may_ask_another(error: Exception, method: str, headers: Mapping[str, str]) -> bool:
+    unreached = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
+    return unreached or method == "GET" or "Idempotency-Key" in headers
 
 
-def _checkpoint_path(query_id: str) -> str:
-    return f"/api/v1/checkpoints/{quote(query_id, safe='')}"
+def _is_of_standby(answer: httpx.Response) -> bool:
+    body = _json(answer) if answer.status_code == 503 else None
+    error = body.get("error") if isinstance(body, dict) else None
+    return isinstance(error, dict) and error.get("code") == "standby"
+
+
+def _path(kind: str, name: str) -> str:
+    return f"/api/v1/{kind}/{quote(name, safe='')}"
 
 
 def _unreachable_message(server: str, error: Exception) -> str:
@@ -241,8 +345,9 @@ def _unreachable_message(server: str, error: Exception) -> str:
 
 
 def _body(answer: httpx.Response) -> dict[str, Any]:
-    """The JSON of a successful answer; any other is raised as a `ClientError`."""
-    body = _json(answer)
+    """The JSON of a successful answer, or `html`; any other is raised as a `ClientError`."""
+    is_page = answer.headers.get("content-type", "").startswith("text/html")
+    body = {"html": answer.text} if is_page else _json(answer)
     if answer.is_success and isinstance(body, dict):
         return body
     raise _error(answer.status_code, body)

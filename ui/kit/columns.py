@@ -1,6 +1,6 @@
-"""Columns of the Fleet, Actions and Query pages' tables: labels, widths, formats.
+"""Columns of the Actions and Query pages' tables: labels, widths, formats.
 
-The keys are the columns of the tables that `ui.kit.frames` and `ui.kit.fleet_table` build.
+The keys are the columns of the tables that `ui.kit.frames` builds.
 """
 
 from __future__ import annotations
@@ -9,27 +9,8 @@ from datetime import tzinfo
 
 import streamlit as st
 
-from ui.kit import cells, fleet_table, statuses
+from ui.kit import cells, statuses
 from ui.kit.cells import Columns, Opener
-
-
-def fleet(opener: Opener) -> Columns:
-    """The Fleet page's table; `opener` opens a query."""
-    return {
-        "status": cells.badges("Status", statuses.STATUSES.values(), 106),
-        "query": cells.link("Query", 150, opener),
-        "alerts": cells.counted_badges("Alerts", fleet_table.alert_badges(), 92),
-        "app": cells.text("App", 84),
-        "reason": cells.text("Reason", 240),
-        "lag_rows": cells.count("Backlog", 76),
-        "lag_trend": cells.trend("Backlog trend", statuses.HEX_COLORS["gray"], 88),
-        "lag": cells.span("Backlog age", 92),
-        "input": cells.count("Input rate"),
-        "batch": cells.seconds("Last batch"),
-        "batch_trend": cells.trend("Batch trend", statuses.HEX_COLORS["blue"]),
-        "state_rows": cells.count("State rows"),
-        "age": cells.span("Last progress", 96),
-    }
 
 
 def actions(zone: tzinfo, opener: Opener) -> Columns:
@@ -47,6 +28,19 @@ def _actions(zone: tzinfo) -> Columns:
         "outcome": cells.text("Outcome", 320),
         "requested": cells.time("Requested", zone),
         "took": cells.seconds("Duration", 90),
+    }
+
+
+def ledger(zone: tzinfo, opener: Opener) -> Columns:
+    """The Ledger page's table; `opener` opens a query."""
+    return {
+        "decision": cells.badges("Decision", statuses.DECISIONS.values(), 100),
+        "query": cells.link("Query", 170, opener),
+        "app": cells.text("App", 90),
+        "policy": cells.text("Policy", 140),
+        "why": cells.text("Reason", 340),
+        "outcome": cells.text("Outcome", 260),
+        "decided": cells.time("Decided", zone),
     }
 
 

@@ -18,8 +18,18 @@ from ui.kit.markup import no_icon, one_line
 Json = Mapping[str, Any]
 
 PHASES = ("addBatch", "queryPlanning", "latestOffset", "getBatch", "walCommit", "commitOffsets")
-#: Fields of a query or an action that a search covers, besides the labels.
-SEARCHED_FIELDS = ("name", "app", "reason", "query_id", "status", "action", "actor", "request_reason")
+#: Fields of an action that a search covers, besides the labels.
+SEARCHED_FIELDS = (
+    "name",
+    "server",
+    "app",
+    "reason",
+    "query_id",
+    "status",
+    "action",
+    "actor",
+    "request_reason",
+)
 GAP_FACTOR = 6.0  # a gap of six median distances between points breaks the line
 
 
@@ -28,46 +38,20 @@ def label(query: Json) -> str:
     return no_icon(query.get("name") or str(query.get("query_id") or "")[:8])
 
 
-def matching(
-    items: Sequence[Json], search: str, labels: Sequence[str] = (), **fields: Sequence[str]
-) -> list[Json]:
-    """The queries or actions that match, see `matching_rows`."""
-    return [items[row] for row in matching_rows(items, search, labels, **fields)]
+def app_of(item: Json) -> str:
+    """The app of an item; with its server where there are several."""
+    return one_line(" · ".join(str(part) for part in (item.get("server"), item.get("app")) if part))
 
 
-def matching_rows(
-    items: Sequence[Json], search: str, labels: Sequence[str] = (), **fields: Sequence[str]
-) -> list[int]:
-    """Indexes of the queries or actions that match the filters.
-
-    An item matches if it has one of the values of each field, every word of `search` in `SEARCHED_FIELDS` or
-    its labels, and for each label name in `labels` (`team=data`) one of the values given for it.
-    """
-    wanted, named = search.lower().split(), _by_name(labels)
+def matching(items: Sequence[Json], search: str, **fields: Sequence[str]) -> list[Json]:
+    """The actions that have one of the values of each field and every word of `search`, also in their labels."""
+    wanted = search.lower().split()
     return [
-        row
-        for row, item in enumerate(items)
+        item
+        for item in items
         if all(not values or item.get(field) in values for field, values in fields.items())
-        and (not named or all(named[name] & own for name, own in _own_labels(item, named)))
         and (not wanted or _contains(_haystack(item), wanted))
     ]
-
-
-def _by_name(labels: Sequence[str]) -> dict[str, set[str]]:
-    named: dict[str, set[str]] = {}
-    for text in labels:
-        named.setdefault(text.partition("=")[0], set()).add(text)
-    return named
-
-
-def _own_labels(item: Json, names: Iterable[str]) -> Iterable[tuple[str, set[str]]]:
-    own = item.get("labels") or {}
-    return ((name, {f"{name}={own[name]}"} if name in own else set()) for name in names)
-
-
-def label_choices(items: Sequence[Json]) -> list[str]:
-    """Each `name=value` label of the items, sorted."""
-    return sorted({text for item in items for text in _labels(item)})
 
 
 def _labels(item: Json) -> Iterable[str]:
@@ -130,21 +114,27 @@ def run_starts(frame: pd.DataFrame) -> list[float]:
     return [stamp.timestamp() for stamp in known.loc[changed, "time"]]
 
 
-def runs(items: Sequence[Json]) -> pd.DataFrame:
-    """One row per run."""
+def open_end(query: Json) -> str:
+    """What a run without an end is: `running`, or the status of a query of which that is not known."""
+    status = one_line(query.get("status") or "")
+    return status if status in statuses.NOT_RUNNING else "running"
+
+
+def runs(query: Json) -> pd.DataFrame:
+    """One row per run of a query."""
     rows = [
         {
             "run": str(item.get("run_id") or "")[:8],
             "started": timestamp(item.get("started_at")),
             "ended": timestamp(item.get("ended_at")),
-            "end": one_line(item.get("end") or ("running" if item.get("ended_at") is None else "")),
+            "end": one_line(item.get("end") or (open_end(query) if item.get("ended_at") is None else "")),
             "first": units.number(item.get("first_batch_id")),
             "last": units.number(item.get("last_batch_id")),
             "batches": units.number(item.get("batches")),
             "driver": one_line(str(item.get("agent") or "")[:8]),
             "failure": one_line(_failure_line(item.get("failure"))),
         }
-        for item in items
+        for item in query.get("runs") or []
     ]
     return pd.DataFrame(
         rows, columns=["run", "started", "ended", "end", "first", "last", "batches", "driver", "failure"]
@@ -209,7 +199,7 @@ def actions(items: Sequence[Json]) -> pd.DataFrame:
             "state": [statuses.action_state(item.get("state")).label],
             "action": action_label(item),
             "query": label(item),
-            "app": one_line(item.get("app") or ""),
+            "app": app_of(item),
             "actor": one_line(item.get("actor") or ""),
             "why": one_line(item.get("request_reason") or ""),
             "outcome": outcome(item),
@@ -220,6 +210,29 @@ def actions(items: Sequence[Json]) -> pd.DataFrame:
     ]
     columns = ["state", "action", "query", "app", "actor", "why", "outcome", "requested", "took"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def ledger(items: Sequence[Json]) -> pd.DataFrame:
+    """One row per decision of a policy."""
+    rows = [
+        {
+            "decision": [statuses.decision(item.get("decision")).label],
+            "query": label(item),
+            "app": app_of(item),
+            "policy": f"{one_line(item.get('policy') or '')} ({item.get('mode')})",
+            "why": one_line(item.get("why") or ""),
+            "outcome": _decision_outcome(item),
+            "decided": timestamp(item.get("at")),
+        }
+        for item in items
+    ]
+    return pd.DataFrame(rows, columns=["decision", "query", "app", "policy", "why", "outcome", "decided"])
+
+
+def _decision_outcome(item: Json) -> str:
+    outcome = str(item.get("outcome") or "").replace("_", " ")
+    worth = f" ({item['assessment']})" if item.get("assessment") else ""
+    return f"{outcome}{worth}: {one_line(item.get('outcome_why') or '')}" if worth else outcome
 
 
 def action_label(action: Json) -> str:

@@ -15,6 +15,8 @@ ELLIPSIS = "…"
 
 # Control characters, and the marks that reorder the text after them on the screen (U+202E and similar).
 _HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# What a spreadsheet takes for a formula; not a number, and not a dash alone.
+_FORMULA = re.compile(r"[=@]|[+-](?![\d.]*$)")
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _REWRITTEN = re.compile(
     r"(?<=:)(?=[a-z][\w+-]*:)"  # :shortcode:
@@ -30,7 +32,12 @@ def visible(text: object) -> str:
 
 
 def one_line(text: object) -> str:
-    """Like `visible`, on one line."""
+    """Like `visible`, on one line. A table can be saved as CSV: a text that a spreadsheet would calculate stays text."""
+    line = _on_one_line(text)
+    return f"{WORD_JOINER}{line}" if _FORMULA.match(line) else line
+
+
+def _on_one_line(text: object) -> str:
     return " ".join(visible(text).split())
 
 
@@ -41,7 +48,7 @@ def no_icon(text: object) -> str:
 
 def plain(text: object) -> str:
     """Markdown that renders as exactly this text, on one line."""
-    return _PUNCTUATION.sub(r"\\\1", _REWRITTEN.sub(WORD_JOINER, one_line(text)))
+    return _PUNCTUATION.sub(r"\\\1", _REWRITTEN.sub(WORD_JOINER, _on_one_line(text)))
 
 
 def truncate(text: object, limit: int) -> str:

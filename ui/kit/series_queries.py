@@ -22,6 +22,7 @@ MAX_POINTS = 360  # per line, approximately
 #: Steps in hours that divide a day, so that the points are at the same times of each day.
 STEP_HOURS = (1, 2, 3, 4, 6, 8, 12)
 MAX_LINES = 8
+NO_DATA = "No data in this range."
 MAX_NAME_CHARS = 40
 
 
@@ -40,7 +41,7 @@ class ChartPanel:
     by: str = ""
     of: str = "query_id"
     needs: str = ""
-    empty_text: str = "No data in this range."
+    empty_text: str = NO_DATA
 
 
 PANELS = (
@@ -56,12 +57,12 @@ PANELS = (
           empty_text="The number of executors is not reported."),
     ChartPanel("heap", "Driver heap", ("driver_heap_bytes", "driver_heap_max_bytes"), of="app",
           empty_text="Driver heap is not reported."),
-    ChartPanel("host_load", "Load of the driver's host", ("driver_host_load1", "driver_host_cpus"), of="app",
+    ChartPanel("host_load", "Load of the host", ("driver_host_load1", "driver_host_cpus"), of="app",
           needs="host"),
-    ChartPanel("host_memory", "Memory of the driver's host", ("driver_host_memory_available_bytes",
+    ChartPanel("host_memory", "Memory of the host", ("driver_host_memory_available_bytes",
           "driver_host_memory_bytes"), of="app", needs="host"),
-    ChartPanel("throttling", "CPU throttling of the driver", ("driver_cpu_throttled_ratio",), "agent", of="app",
-          needs="cpu_limit"),
+    ChartPanel("throttling", "CPU throttling and memory pressure, share of the time",
+          ("driver_cpu_throttled_ratio", "driver_memory_pressure_ratio"), of="app", needs="throttling"),
 )  # fmt: skip
 
 
@@ -73,7 +74,7 @@ def panels(query: Json) -> list[ChartPanel]:
         "watermark": bool(query.get("watermark")),
         "rocksdb": uses_rocksdb(query),
         "host": bool(host),
-        "cpu_limit": bool(host.get("cpu_limit")),
+        "throttling": bool(host.get("cpu_limit")) or host.get("memory_pressure") is not None,
     }
     return [panel for panel in PANELS if has[panel.needs]]
 
@@ -139,7 +140,7 @@ def coarse_step(seconds: float) -> float | None:
 def unit(metric: str) -> str:
     """The kind of unit (see `units.axis`) that the end of the metric's name stands for."""
     last = metric.rpartition("_")[2]
-    return last if last in ("seconds", "bytes") else "rows"
+    return last if last in ("seconds", "bytes", "ratio") else "rows"
 
 
 def resolution_note(body: Json | None) -> str:
@@ -207,6 +208,6 @@ def _name(metric: Mapping[str, Any], panel: ChartPanel) -> str:
 
 def metric_label(name: str) -> str:
     """`rocksdb_sst_files_bytes` → `sst files`; `driver_host_cpus` → `cpus`."""
-    bare = name.removeprefix("rocksdb_").removeprefix("driver_host_")
+    bare = name.removeprefix("rocksdb_").removeprefix("driver_").removeprefix("host_")
     what, _, unit = bare.rpartition("_")
-    return (what if unit in ("seconds", "bytes") else bare).replace("_", " ")
+    return (what if unit in ("seconds", "bytes", "ratio") else bare).replace("_", " ")

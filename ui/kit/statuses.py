@@ -66,6 +66,14 @@ ACTION_STATES: dict[str, BadgeStyle] = {
     "expired": BadgeStyle("Expired", "violet", ":material/timer_off:"),
 }
 
+DECISIONS: dict[str, BadgeStyle] = {
+    "restart": BadgeStyle("Restart", "blue", ":material/restart_alt:"),
+    "wait": BadgeStyle("Wait", "gray", ":material/hourglass_top:"),
+    "hold": BadgeStyle("Hold", "orange", ":material/pause_circle:"),
+    "page": BadgeStyle("Page", "red", ":material/notifications_active:"),
+    "nothing": BadgeStyle("Nothing", "gray", ":material/block:"),
+}
+
 SEVERITIES: dict[str, BadgeStyle] = {
     "critical": BadgeStyle("Critical", "red", ":material/error:"),
     "warning": BadgeStyle("Warning", "orange", ":material/warning:"),
@@ -105,6 +113,7 @@ VERDICTS: dict[str, BadgeStyle] = {
     "risky": BadgeStyle("Risky", "orange", ":material/warning:"),
     "unknown": BadgeStyle("Unknown", "gray", ":material/help:"),
     "outdated": BadgeStyle("Earlier check", "gray", ":material/history:"),
+    "ok_at_check": BadgeStyle("OK at last check", "green", ":material/history:"),
     "ok": BadgeStyle("OK", "green", ":material/check_circle:"),
 }
 
@@ -121,12 +130,20 @@ CHANGE_VERDICTS: dict[str, BadgeStyle] = {
     "allowed": BadgeStyle("Allowed", "green", ":material/check_circle:"),
 }
 
+ENDED_STATUSES = ("failed", "stopped", "finished")
+#: Statuses whose figures are those of the last report, not of now.
+NOT_RUNNING = (*ENDED_STATUSES, "lost", "unreachable")
 OPEN_STATES = ("requested", "delivered", "running")
 
 
 def status(name: str | None) -> BadgeStyle:
     """Style of a query's status."""
     return STATUSES.get(name or "", _unknown(name))
+
+
+def decision(name: str | None) -> BadgeStyle:
+    """The badge of a decision of a policy."""
+    return DECISIONS.get(str(name)) or BadgeStyle(str(name), "gray", ":material/help:")
 
 
 def action_state(name: str | None) -> BadgeStyle:

@@ -12,9 +12,12 @@ from datetime import UTC, datetime, tzinfo
 
 import streamlit as st
 
-from ui.kit import units, widgets
+from ui.kit import statuses, units, widgets
+from ui.kit.frames import Json
 
 MAX_RANGE_SECONDS = 366 * units.DAY_SECONDS  # the longest range that the server answers for
+
+AFTER_LAST_SECONDS = 60.0  # what follows the last progress: the end of the run, its alert
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,15 @@ def from_address(params: Mapping[str, str]) -> TimeRange | None:
 def current() -> TimeRange:
     """The range that the page shows."""
     return from_address(st.query_params) or TimeRange(float(widgets.range_seconds()))
+
+
+def last_activity(query: Json, now: float) -> tuple[float, float] | None:
+    """Start and end of the range up to the last progress of an ended query; None if that is in the default range."""
+    last = units.moment(query.get("last_progress_at") or query.get("last_event_at"))
+    length = widgets.RANGES["15m"]
+    if query.get("status") not in statuses.NOT_RUNNING or last is None or now - last < length:
+        return None
+    return last + AFTER_LAST_SECONDS - length, last + AFTER_LAST_SECONDS
 
 
 def picker(now: float) -> TimeRange:

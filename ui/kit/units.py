@@ -102,7 +102,9 @@ def since(value: object, now: float) -> float | None:
 
 
 def axis(largest: float, kind: str) -> tuple[float, str]:
-    """Divisor and unit that give a chart's axis small numbers. `kind` is "rows", "bytes" or "seconds"."""
+    """Divisor and unit that give a chart's axis small numbers. `kind` is "rows", "bytes", "seconds" or "ratio"."""
+    if kind == "ratio":
+        return 0.01, "%"
     if kind == "seconds":
         for length, name in (*_SPANS, (1.0, "s")):
             if largest >= (length if name == "s" else 3 * length):

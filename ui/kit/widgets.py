@@ -43,13 +43,33 @@ STYLE = """
 [class*="st-key-tile_"] button { min-height: 58px; padding: 6px 12px; justify-content: flex-start; }
 [class*="st-key-tile_"] button > div { width: 100%; justify-content: flex-start; }
 [class*="st-key-tile_"] button p { display: flex; flex-direction: column; align-items: flex-start;
-  line-height: 1.25; font-size: 0.8rem; opacity: 0.92; }
+  line-height: 1.25; font-size: 0.8rem; }
 [class*="st-key-tile_"] button strong { font-size: 1.45rem; font-weight: 600; line-height: 1.2;
   font-variant-numeric: tabular-nums; }
+.st-key-zero_tiles [class*="st-key-tile_"] button { min-height: 24px; padding: 0 6px; }
+.st-key-zero_tiles [class*="st-key-tile_"] button p { flex-direction: row; gap: 4px; }
+.st-key-zero_tiles [class*="st-key-tile_"] button strong { font-size: inherit; font-weight: 400; }
+/* Streamlit's faded texts have a contrast of 4.2; these have at least 4.5 on both backgrounds. */
+[data-testid="stCaptionContainer"] { color: light-dark(#566173, #a3adbd); opacity: 1; }
+[data-testid="stExpander"] summary { opacity: 1; }
+[data-testid="stExpander"] summary p { color: light-dark(#394556, #b9c3d2); }
+[data-testid="stButtonGroup"] button[data-selected="true"] p { color: light-dark(#1d4fa8, #a9c8ff); }
+/* The colors of the highlighted syntax have too little contrast in both themes. */
+.stCode code span { color: inherit !important; }
+/* A refresh neither fades what is shown nor draws Streamlit's own "running" beside the buttons of an action. */
+[data-stale="true"] { opacity: 1 !important; transition: none !important; }
+[data-testid="stStatusWidget"]:has([data-testid="stStatusWidgetRunningIcon"]) { visibility: hidden; }
+@media (max-width: 640px) {
+  [class*="st-key-tile_"] button { min-height: 34px; padding: 2px 8px; }
+  [class*="st-key-tile_"] button p { align-items: center; flex-direction: row; gap: 6px; }
+  [class*="st-key-tile_"] button strong { font-size: 1.05rem; }
+}
+.st-key-filters > div { min-width: 150px; }
+.st-key-filters > div:first-child { flex: 2 1 240px; }
 .st-key-start_forecast { min-height: 88px; }
 .st-key-tile_firing_now [data-testid="stBaseButton-primary"] { background-color: #c93a40; border-color: #c93a40; }
 .stMainBlockContainer:has(.st-key-stale) :is([data-testid="stDataFrame"], [data-testid="stMetric"],
-  [data-testid="stEChartsChart"], [class*="st-key-tile_"]) { opacity: 0.45; filter: grayscale(1); }
+  [data-testid="stEChartsChart"], .stBidiComponent, [class*="st-key-tile_"]) { opacity: 0.45; filter: grayscale(1); }
 </style>
 """
 
@@ -60,6 +80,20 @@ def zone() -> tzinfo:
         return ZoneInfo(st.context.timezone or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return UTC
+
+
+def page_title(*parts: str) -> None:
+    """The title of the browser's tab and history: the parts from the narrowest to the widest."""
+    st.set_page_config(page_title=" · ".join([*parts, "Spark control plane"]))
+
+
+def breadcrumbs(*links: tuple[str, str, Mapping[str, str]], here: str) -> None:
+    """Where the page is: links of (label, page, parameters) from the widest to the narrowest, then this page's name."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="breadcrumbs"):
+        for label, page, params in links:
+            st.page_link(page, label=plain(label), query_params=dict(params), width="content")
+            st.caption("/", width="content")
+        st.caption(plain(here), width="content")
 
 
 def badge(style: BadgeStyle) -> None:
@@ -144,7 +178,27 @@ def banner(reading: cached_reads.CachedRead) -> None:
                     icon=":material/cloud_off:",
                 )
         elif reading.error:
-            st.error(plain(reading.error), title="No data yet", icon=":material/cloud_off:")
+            refused = reading.kind == "refused"
+            title = "The server refused the request" if refused else "No data yet"
+            st.error(plain(reading.error), title=title, icon=":material/cloud_off:")
+        elif left_out := (reading.body or {}).get("left_out"):
+            reasons = " ".join(f"{name}: {reason}" for name, reason in left_out.items())
+            title = f"Without {', '.join(left_out)}"
+            st.warning(plain(reasons), title=plain(title), icon=":material/cloud_off:")
+
+
+def listed(reading: cached_reads.CachedRead, key: str, unsupported: str, empty: str) -> list[dict[str, Any]]:
+    """The rows under `key` of what was read; without any, shows why."""
+    if reading.kind == "missing":
+        st.info(unsupported, icon=":material/update:")
+        return []
+    banner(reading)
+    if reading.body is None:
+        return []
+    rows: list[dict[str, Any]] = reading.body.get(key) or []
+    if not rows:
+        st.caption(empty)
+    return rows
 
 
 def search_input(key: str, placeholder: str) -> str:
@@ -233,17 +287,27 @@ def count_tiles(
     chosen: Sequence[str],
     toggle: Callable[[str], None],
 ) -> None:
-    """One tile per style with its count; a click filters by it, another click removes the filter."""
-    with st.grid(len(styles), min_column_width=92, gap="xsmall"):
-        for name, style in styles.items():
+    """One tile per style with its count; a click filters by it, another click removes the filter.
+
+    Tiles with 0 are small and behind the others.
+    """
+    large = [name for name in styles if counts.get(name) or name in chosen]
+
+    def draw(names: Sequence[str], size: str) -> None:
+        for name in names:
             st.button(
-                f"{_number(counts.get(name, 0), style, name in chosen)} {style.label}",
+                f"{_number(counts.get(name, 0), styles[name], name in chosen)} {styles[name].label}",
                 key=f"tile_{name}",
-                type="primary" if name in chosen else "secondary",
-                width="stretch",
+                type="primary" if name in chosen else "secondary" if size == "large" else "tertiary",
+                width="stretch" if size == "large" else "content",
                 on_click=toggle,
                 args=(name,),
             )
+
+    with st.grid(max(len(large), 6), min_column_width=92, gap="xsmall"):
+        draw(large, "large")
+    with st.container(horizontal=True, gap="xsmall", key="zero_tiles"):
+        draw([name for name in styles if name not in large], "small")
 
 
 def _number(count: int, style: BadgeStyle, chosen: bool) -> str:

@@ -1,7 +1,7 @@
 """Charts of the Query page: the timeline, the progress reports, and the server's series.
 
 All share one time axis. A chart that does not apply to the query (no state, no event time, no RocksDB) is not
-drawn; one without data in this range shows a sentence instead.
+drawn, nor is one without data in this range: a line below names it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ui.kit import cached_reads, charts, frames, series_queries, units, widgets
 from ui.kit.markup import plain
 from ui.kit.series_queries import ChartPanel
 from ui.kit.time_range import TimeRange
-from ui.query import timeline
+from ui.query import batches, timeline
 
 Json = Mapping[str, Any]
 
@@ -48,6 +48,7 @@ def draw(query: Json, window: TimeRange, now: float) -> None:
     draw_timeline(timeline.with_past_events(data, past.body) if past else data)
     draw_notes(reports, past)
     draw_charts(query, points, answers, window.bounds(now))
+    batches.draw(query, points)
 
 
 def draw_notes(reports: Json | None, past: cached_reads.CachedRead | None = None) -> None:
@@ -85,15 +86,36 @@ def draw_charts(
     frame, trigger = frames.progress(points), units.number(query.get("trigger_interval_seconds"))
     starts = frames.run_starts(frame)
     with st.grid(2, min_column_width=420, gap="xsmall"):
-        _chart("rates", "Rows per second", charts.rates(frame, window, starts), frame)
+        empty = [_chart("rates", "Rows per second", charts.rates(frame, window, starts), frame)]
         backlog = charts.backlog(frame, window, starts)
-        _chart("lag", "Backlog", backlog, frame.dropna(subset="lag_rows"), has_progress=not frame.empty)
+        known = frame.dropna(subset="lag_rows")
+        empty.append(_chart("lag", "Backlog", backlog, known, has_progress=not frame.empty))
         durations = charts.durations(frame, window, starts, trigger)
-        _chart("durations", f"Batch duration by phase{_trigger_legend(trigger)}", durations, frame)
+        title = f"Batch duration by phase{_trigger_legend(trigger)}"
+        empty.append(_chart("durations", title, durations, frame))
         if has_state(query, frame):
-            _chart("state", "State", charts.state(frame, window, starts), frame.dropna(subset="state_rows"))
-        for panel, answer in answers:
-            _range(panel, answer, window, starts)
+            known = frame.dropna(subset="state_rows")
+            empty.append(_chart("state", "State", charts.state(frame, window, starts), known))
+        empty += [_range(panel, answer, window, starts) for panel, answer in answers]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chart_data"):
+        if texts := " ".join(dict.fromkeys(text for text in empty if text)):
+            st.caption(f"Not drawn: {texts}", width="stretch")
+        if not frame.empty:
+            _download(str(query.get("query_id")), frame)
+
+
+def _download(query_id: str, frame: pd.DataFrame) -> None:
+    """The progress reports of the range as CSV; rendered when they are asked for."""
+    st.download_button(
+        "Data as CSV",
+        lambda: frame.to_csv(index=False),
+        file_name=f"{query_id}.csv",
+        mime="text/csv",
+        key="chart_csv",
+        on_click="ignore",
+        type="tertiary",
+        icon=":material/download:",
+    )
 
 
 def has_state(query: Json, frame: pd.DataFrame) -> bool:
@@ -122,25 +144,26 @@ def empty_text(key: str, has_progress: bool) -> str:
 
 def _chart(
     key: str, title: str, option: charts.Option, known: pd.DataFrame, has_progress: bool = True
-) -> None:
+) -> str:
+    """Draw the chart, or return why there is none."""
+    if known.empty:
+        return empty_text(key, has_progress)
     with _card(title):
-        if known.empty:
-            st.caption(empty_text(key, has_progress))
-            return
         st.echarts_chart(option, key=f"chart_{key}", height=CHART_HEIGHT, alt=f"{ALT_TEXTS[key]} over time")
+    return ""
 
 
-def _range(panel: ChartPanel, answer: Json | None, window: tuple[float, float], starts: list[float]) -> None:
+def _range(panel: ChartPanel, answer: Json | None, window: tuple[float, float], starts: list[float]) -> str:
+    """As `_chart`, for a series of the server."""
     every = series_queries.step(window[1] - window[0])
     frame = series_queries.table(answer, panel, window, every)
+    if frame.drop(columns="time").isna().all(axis=None):
+        return f"{panel.title}: no data." if panel.empty_text == series_queries.NO_DATA else panel.empty_text
     with _card(panel.title):
-        if frame.drop(columns="time").isna().all(axis=None):
-            st.caption(panel.empty_text)
-            return
         option = charts.ranges(frame, window, starts, series_queries.unit(panel.metrics[0]))
-        st.echarts_chart(
-            option, key=f"chart_{panel.key}", height=CHART_HEIGHT, alt=f"{panel.title} over time"
-        )
+        alt = f"{panel.title} over time"
+        st.echarts_chart(option, key=f"chart_{panel.key}", height=CHART_HEIGHT, alt=alt)
+    return ""
 
 
 def _card(title: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from ui.kit import action_checks, columns, frames, statuses, units, widgets
+from ui.kit import columns, frames, statuses, units, widgets
 from ui.kit.markup import one_line, plain, visible
 
 Json = Mapping[str, Any]
@@ -22,10 +22,12 @@ Json = Mapping[str, Any]
 def head(query: Json) -> None:
     """Name, application, verdict and since when it holds."""
     with st.container(gap="xsmall"):
+        app, fleet = str(query.get("app") or ""), "app_pages/fleet.py"
+        widgets.breadcrumbs(("Fleet", fleet, {}), (app, fleet, {"app": app}), here=frames.label(query))
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.title(plain(frames.label(query)), anchor=False, width="content")
             widgets.badge(statuses.status(query.get("status")))
-            st.caption(f"{plain(query.get('app'))} · {_since(query)}", width="content")
+            st.caption(f"{plain(query.get('app'))} · {_since(query)} · {_desired(query)}", width="content")
         st.text(visible(query.get("reason") or ""))
 
 
@@ -35,11 +37,15 @@ def _since(query: Json) -> str:
     return f"for {lasted}, since {units.clock(query.get('since'), widgets.zone(), now)}"
 
 
+def _desired(query: Json) -> str:
+    return f"desired: {plain(query.get('desired') or 'running')}"
+
+
 def superseded(query: Json) -> None:
-    """Link to the newer checkpoint of the same application and name."""
+    """Link to the query that has replaced this one."""
     if newer := query.get("superseded_by"):
         st.info(
-            "A newer query of this application has this name. It uses another checkpoint.",
+            "A newer query of this application has replaced this one. It uses another checkpoint.",
             icon=":material/fork_right:",
         )
         if st.button("Open the newer query", key="go_newer"):
@@ -57,7 +63,7 @@ def tiles(query: Json) -> None:
 def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
     """The numbers at the head of the page as (label, value, note)."""
     # The numbers of such a query are those of its last batch.
-    ended = query.get("status") in action_checks.NOT_RUNNING
+    ended = query.get("status") in statuses.NOT_RUNNING
     seconds = query.get("lag_seconds")
     arriving = query.get("arrival_rows_per_second")
     arrival = "arrival rate unknown" if arriving is None else f"arrival rate {units.rate(arriving)}"
@@ -116,11 +122,13 @@ def host_text(found: Json | None) -> str:
     owner = "Host of the Connect client" if found.get("of_client") else "Driver host"
     load, cpus, limit = (units.number(found.get(name)) for name in ("load", "cpus", "cpu_limit"))
     total, throttled = found.get("memory_total"), units.number(found.get("throttled_ratio"))
+    pressure = units.number(found.get("memory_pressure"))
     parts = [] if load is None else [f"load {units.count(load)} on {units.count(cpus)} CPUs"]
     parts += [] if limit is None else [f"limit {units.count(limit)} CPUs"]
     parts += [] if throttled is None else [f"throttled in {100 * throttled:.0f} % of the time"]
     available = f"{units.size(found.get('memory_available'))} of {units.size(total)} memory available"
     parts += [] if total is None else [available]
+    parts += [f"all tasks waited for memory in {100 * pressure:.0f} % of the time"] if pressure else []
     overload = f" Overloaded: {found['overload']}." if found.get("overload") else ""
     return f"{owner}: {', '.join(parts)}.{overload}" if parts else ""
 
@@ -158,6 +166,7 @@ def failure(found: Json | None) -> None:
 
 RETRY = {
     "now": "Now. The cause is most likely gone.",
+    "later": "After at least a minute. The service needs rest.",
     "once": "Once, after following the advice.",
     "never": "Not before the cause is removed; the query would fail again.",
 }
@@ -169,7 +178,7 @@ def tables(query: Json) -> None:
     runs, sources, state, actions, changes, facts, raw = st.tabs(names)
     zone = widgets.zone()
     with runs:
-        _table("runs", frames.runs(query.get("runs") or []), columns.runs(zone), "No runs yet.")
+        _table("runs", frames.runs(query), columns.runs(zone), "No runs yet.")
     with sources:
         _table("sources", frames.sources(query.get("sources") or []), columns.sources(), "No progress yet.")
         _table("sink", frames.facts(query.get("sink") or {}), columns.facts("Sink"), "No sink reported.")

@@ -169,7 +169,9 @@ def _runs(data: TimelineData) -> Iterable[TimelineBar]:
         if start is not None:
             end = data.now if ended is None else ended
             unknown = run.get("unknown") or {}  # only in runs of the lake
-            style = statuses.status(run.get("end") or ("end unknown" if unknown else "running"))
+            style = statuses.status(
+                run.get("end") or ("end unknown" if unknown else frames.open_end(data.query))
+            )
             batches = ""
             if "first_batch_id" in run:  # the lake does not have it
                 batches = f"batches {_whole(run['first_batch_id'])} to {_whole(run.get('last_batch_id'))}"

@@ -16,13 +16,15 @@ def test_the_policy_allows_only_the_inline_scripts_of_streamlits_page() -> None:
 
 def test_the_large_scripts_of_a_table_are_preloaded(tmp_path: Path) -> None:
     large = "x" * security_headers.MIN_PRELOAD_BYTES
-    (tmp_path / "DataFrame.a1.js").write_text(f'import{{a}}from"./arrow.b2.js";import"./tiny.c3.js";{large}')
+    (tmp_path / "BidiComponent.a1.js").write_text(
+        f'import{{a}}from"./arrow.b2.js";import"./tiny.c3.js";{large}'
+    )
     (tmp_path / "arrow.b2.js").write_text(f"import {{x}} from './first.d4.js';{large}")
     (tmp_path / "tiny.c3.js").write_text("import'./gone.js'")
     (tmp_path / "first.d4.js").write_text(large)
     index = '<link rel="modulepreload" href="./static/js/first.d4.js">'
     assert security_headers.preloads(tmp_path, index) == (
-        "<./static/js/DataFrame.a1.js>; rel=modulepreload, <./static/js/arrow.b2.js>; rel=modulepreload"
+        "<./static/js/BidiComponent.a1.js>; rel=modulepreload, <./static/js/arrow.b2.js>; rel=modulepreload"
     )
 
 
@@ -30,5 +32,13 @@ def test_the_installed_streamlit_has_the_scripts_and_the_header_stays_small() ->
     named = security_headers.preloads(
         security_headers.SCRIPTS, security_headers.INDEX.read_text(encoding="utf-8")
     )
-    assert "DataFrame" in named
+    assert "BidiComponent" in named
     assert len(named) < 2000  # proxies give all headers together four kilobytes
+
+
+def test_a_deep_link_finds_the_server_at_the_root_and_its_script_is_allowed() -> None:
+    page = security_headers.with_base_url("<html><head></head></html>")
+    assert {"/", "/query", "/server"} <= security_headers.PAGES
+    assert "BACKEND_BASE_URL: location.origin" in page
+    assert "|query|" in page
+    assert security_headers.policy(page).count("sha256-") == 1

@@ -1,6 +1,7 @@
 """Alerts of each view, permissions of each role, and the body of a silence."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -17,7 +18,7 @@ def names(alerts: list) -> set[str]:
     ("view", "found"),
     [
         ("firing", {"QueryFailed", "Stuck", "LagGrowing"}),
-        ("silenced", {"LagSecondsHigh", "Overrun"}),
+        ("suppressed", {"LagSecondsHigh", "Overrun"}),
         ("pending", {"LongBatch"}),
         ("resolved", {"WatermarkStuck"}),
     ],
@@ -72,7 +73,7 @@ def test_notifications_of_the_period_are_found_by_their_text() -> None:
         ("operator", {}, None),
         ("admin", {}, None),
         (None, {}, None),
-        ("viewer", {}, "This page's token has the role viewer."),
+        ("viewer", {}, "Your role is viewer."),
         ("operator", {"state": "pending"}, "The alert is pending"),
         ("operator", {"acknowledged": {"by": "ada"}}, "Already acknowledged by ada."),
     ],
@@ -95,12 +96,21 @@ def test_a_silence_is_prefilled_with_this_alert_of_this_query() -> None:
 
 
 def test_a_silence_has_a_duration_or_an_end() -> None:
-    an_hour = selection.silence_request(["a=b"], "1h", None, "why", "ada")
+    an_hour = selection.silence_request(["a=b"], "1h", None, "why")
     assert (an_hour["duration_seconds"], an_hour["ends_at"]) == (3600, None)
     moment = datetime(2026, 11, 18, 14, 0, tzinfo=timezone(timedelta(hours=1)))
-    until = selection.silence_request(["a=b"], selection.UNTIL, moment, "", None)
+    until = selection.silence_request(["a=b"], selection.UNTIL, moment, "")
     assert (until["duration_seconds"], until["ends_at"]) == (None, "2026-11-18T13:00:00Z")
     assert datetime.fromisoformat(until["ends_at"]) == moment.astimezone(UTC)
+
+
+def test_morning_is_the_next_eight_o_clock_where_the_viewer_is() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    night, day = datetime(2026, 10, 24, 23, 30, tzinfo=zone), datetime(2026, 10, 25, 8, 0, tzinfo=zone)
+    assert selection.next_morning(night) == day  # summer time ends that night: 9.5 hours
+    assert selection.next_morning(day) == datetime(2026, 10, 26, 8, 0, tzinfo=zone)
+    request = selection.silence_request(["a=b"], selection.MORNING, selection.next_morning(night), "")
+    assert (request["duration_seconds"], request["ends_at"]) == (None, "2026-10-25T07:00:00Z")
 
 
 @pytest.mark.parametrize(

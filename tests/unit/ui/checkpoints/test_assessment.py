@@ -83,7 +83,7 @@ def test_an_unknown_verdict_is_reported_as_unknown(answer: Any, text: str) -> No
     assert not forecast.blocks
 
 
-@pytest.mark.parametrize("verdict", ["ok", "outdated", "risky"])
+@pytest.mark.parametrize("verdict", ["ok", "ok_at_check", "outdated", "risky"])
 def test_a_check_in_progress_states_no_batch_of_the_last_one(verdict: str) -> None:
     """The dialog read "resumes after batch 477" and "resumes at batch 1" at once."""
     forecast = forecast_start(found(checkpoint(verdict=verdict, next_batch=1)), waiting=True, failure="")
@@ -91,10 +91,13 @@ def test_a_check_in_progress_states_no_batch_of_the_last_one(verdict: str) -> No
     assert forecast.waiting and forecast.known and not forecast.blocks
 
 
-def test_an_outdated_verdict_shows_the_server_s_sentence() -> None:
+@pytest.mark.parametrize(
+    ("verdict", "label"), [("ok_at_check", "OK at last check"), ("outdated", "Earlier check")]
+)
+def test_an_earlier_verdict_shows_the_server_s_sentence(verdict: str, label: str) -> None:
     text = "As of batch 7, no fault was found. Batch 59 has been committed since."
-    forecast = forecast_start(found(checkpoint(verdict="outdated", summary=text)), False, "")
-    assert (forecast.sentence, forecast.style.label) == (text, "Earlier check")
+    forecast = forecast_start(found(checkpoint(verdict=verdict, summary=text)), False, "")
+    assert (forecast.sentence, forecast.style.label) == (text, label)
 
 
 def test_a_broken_checkpoint_needs_the_checkbox_and_a_reason() -> None:

@@ -29,6 +29,11 @@ from ui.kit.action_checks import QueryActivity, consequences
         ("stop", {"restart": {"how": "needs_factory", "reason": "writer reused"}}, "operator", None),
         ("stop", {"action": {"action": "restart", "actor": "ada"}}, "operator", "requested by ada"),
         ("restart", {"restart": None, "actions_allowed": None}, "operator", None),
+        ("suspend", {"status": "lost", "actions_allowed": "none"}, "operator", None),
+        ("suspend", {}, "viewer", "viewer"),
+        ("resume", {"status": "failed", "no_driver": "Start the application."}, "operator", None),
+        ("resume", {"action": {"action": "restart", "actor": "ada"}}, "operator", "requested by ada"),
+        ("resume", {"status": "retired"}, "operator", "retired"),
     ],
 )  # fmt: skip
 def test_a_button_is_disabled_with_the_reason(
@@ -37,6 +42,29 @@ def test_a_button_is_disabled_with_the_reason(
     refusal = action_checks.refusal(action, factories.detail(**overrides), role)
     assert (refusal is None) == (part is None)
     assert part is None or part in str(refusal)
+
+
+def test_a_suspended_query_can_be_resumed_and_others_suspended() -> None:
+    running, suspended = factories.detail(), factories.detail(desired="suspended", status="stopped")
+    assert list(action_checks.refusals(running, "operator"))[-1] == "suspend"
+    assert list(action_checks.refusals(suspended, "operator"))[-1] == "resume"
+
+
+def test_a_suspension_does_what_a_stop_does_where_the_query_runs() -> None:
+    rows, stop = dict(consequences("suspend", factories.detail(), drain=False)), factories.detail()
+    assert rows.pop("Desired state").startswith("suspended.")
+    assert rows == dict(consequences("stop", stop, drain=False))
+    stopped = dict(consequences("suspend", factories.detail(status="stopped"), drain=False))
+    assert stopped["Now"] == "Nothing else is done. The query is not running."
+
+
+def test_resuming_without_a_driver_sets_the_desired_state_alone() -> None:
+    gone = factories.detail(status="failed", no_driver="Start the application.")
+    rows = dict(consequences("resume", gone, drain=False))
+    assert rows == {
+        "Desired state": "running. Policies supervise the query again.",
+        "Now": "Nothing else is done. Start the application.",
+    }
 
 
 def test_a_restart_names_the_driver_and_the_batch() -> None:
@@ -109,3 +137,34 @@ def test_firing_alerts_are_named_with_their_expected_resolution(action: str) -> 
     assert "expected to resolve" in rows["Alerts"]
     quiet = dict(consequences(action, factories.detail(), drain=False))
     assert quiet["Alerts"] == "No alert fires for this query."
+
+
+def past(action: str, state: str, seconds: int) -> dict[str, str]:
+    ended = f"2026-11-22T10:00:{seconds:02d}Z"
+    return {"action": action, "state": state, "requested_at": "2026-11-22T10:00:00Z", "finished_at": ended}
+
+
+RATES = {"lag_rows": 100, "arrival_rows_per_second": 20.0, "processed_rows_per_second": 70.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "cost"),
+    [
+        ({"actions": []}, "Unknown: no restart of this query is on record."),
+        ({"actions": [past("start", "succeeded", 9), past("restart", "failed", 9)]}, "Unknown: no restart"),
+        (
+            {"actions": [past("restart", "succeeded", each) for each in (20, 4, 10)], **RATES},
+            "About 10 s without output (the median of 3 restarts). About 300 rows wait by then, "
+            "read in about 6 s at its present rate.",
+        ),
+        (
+            {"actions": [past("restart", "succeeded", 10)], **RATES, "processed_rows_per_second": 20.0},
+            "About 10 s without output (as the last restart took). About 300 rows wait by then; "
+            "at its present rate the query does not catch up.",
+        ),
+        ({"actions": [past("restart", "succeeded", 10)], **RATES, "lag_rows": None}, "last restart took)."),
+    ],
+)
+def test_the_cost_of_a_restart_comes_from_its_past_ones(changes: dict[str, object], cost: str) -> None:
+    shown = dict(consequences("restart", factories.detail(**changes), drain=False))["Expected cost"]
+    assert shown == cost or (cost in shown and len(cost) < 40)

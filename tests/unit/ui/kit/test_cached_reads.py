@@ -59,15 +59,6 @@ def test_the_role_is_the_servers_for_this_token(client: FakeClient) -> None:
     assert cached_reads.role() == "operator"
 
 
-def test_the_fleet_table_is_built_once_for_all_viewers(client: FakeClient) -> None:
-    reading = cached_reads.fleet()
-    table = cached_reads.fleet_table(reading)
-    assert table.num_rows == len((reading.body or {})["queries"])
-    assert cached_reads.fleet_table(cached_reads.fleet()) is table
-    cached_reads.clear()
-    assert cached_reads.fleet_table(CachedRead(reading.body, reading.at + 1)) is not table
-
-
 def test_viewers_share_one_answer_and_not_copies_of_it(client: FakeClient) -> None:
     assert cached_reads.fleet().body is cached_reads.fleet().body
 

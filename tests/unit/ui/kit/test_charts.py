@@ -66,7 +66,11 @@ def test_the_arrival_rate_is_drawn_only_if_a_latest_offset_is_reported() -> None
 
 def test_phases_that_never_took_time_are_left_out() -> None:
     option = charts.durations(_frame(phases_ms={"addBatch": 400, "getBatch": 0}), WINDOW, [], 10.0)
-    assert [series["name"] for series in option["series"]] == ["addBatch", "other"]
+    assert [series["name"] for series in option["series"]] == ["process the batch", "other"]
+    assert [series["encode"]["tooltip"] for series in option["series"]] == [
+        ["addBatch"],
+        ["other"],
+    ]  # Spark's name
     assert {series["stack"] for series in option["series"]} == {"phases"}
 
 

@@ -59,9 +59,10 @@ def test_no_points_make_an_empty_series() -> None:
 
 
 def test_runs_show_their_failure_and_whether_they_still_run() -> None:
-    frame = frames.runs(factories.detail()["runs"])
+    frame = frames.runs(factories.detail())
     assert frame["end"].to_list() == ["running", "failed"]
     assert frame["failure"].iloc[1].startswith("FAILED_READ_FILE.FILE_NOT_EXIST: Encountered error")
+    assert frames.runs(factories.detail(status="unreachable"))["end"].to_list() == ["unreachable", "failed"]
 
 
 def test_offsets_of_any_shape_are_one_line() -> None:
@@ -106,27 +107,8 @@ def test_actions_are_found_by_person_reason_and_state() -> None:
 
 
 def test_tables_without_rows_keep_their_columns() -> None:
-    for make in (frames.runs, frames.sources, frames.operators, frames.actions, frames.changes):
+    assert frames.runs({}).empty and len(frames.runs({}).columns) > 2
+    for make in (frames.sources, frames.operators, frames.actions, frames.changes):
         assert make([]).empty
         assert len(make([]).columns) > 2
     assert frames.facts({"a": None, "b": ""}).empty
-
-
-@pytest.mark.parametrize(
-    ("labels", "found"),
-    [
-        ([], {"a", "b", "c"}),
-        (["team=payments"], {"a"}),
-        (["team=payments", "team=data"], {"a", "b"}),
-        (["team=payments", "team=data", "env=prod"], {"b"}),
-        (["env=test"], set()),
-    ],
-)
-def test_labels_of_one_name_widen_and_those_of_another_narrow(labels: list[str], found: set[str]) -> None:
-    queries = [
-        factories.fleet_query(1, name="a", labels={"team": "payments"}),
-        factories.fleet_query(2, name="b", labels={"team": "data", "env": "prod"}),
-        factories.fleet_query(3, name="c", labels={}),
-    ]
-    assert {query["name"] for query in frames.matching(queries, "", labels)} == found
-    assert frames.label_choices(queries) == ["env=prod", "team=data", "team=payments"]

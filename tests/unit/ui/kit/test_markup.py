@@ -48,3 +48,16 @@ def test_a_name_that_looks_like_an_icon_stays_a_name() -> None:
 
 def test_one_line_folds_every_break() -> None:
     assert one_line(" a\n\tb \r c ") == "a b c"
+
+
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r\n=1", '=HYPERLINK("http://e")']
+)
+def test_a_cell_is_no_formula_in_a_spreadsheet(text: str) -> None:
+    assert one_line(text)[0] == WORD_JOINER
+    assert one_line(text)[1:] == " ".join(text.split())
+
+
+@pytest.mark.parametrize("text", ["-5", "+1.5", "-", "1-2", "orders", ""])
+def test_numbers_and_ordinary_texts_stay(text: str) -> None:
+    assert one_line(text) == text

@@ -23,7 +23,7 @@ def test_one_metric_is_selected_by_the_query_and_several_by_their_names() -> Non
         == r'spark_streaming_source_lag_seconds{query_id="a\"b\\"}'
     )
     heap = series_queries.expression(BY_KEY["heap"], query)
-    first = 'label_replace(spark_streaming_driver_heap_bytes{app="orders"}, "line", "driver heap", "", "")'
+    first = 'label_replace(spark_streaming_driver_heap_bytes{app="orders"}, "line", "heap", "", "")'
     assert heap.startswith(f"{first} or label_replace(")
 
 
@@ -46,6 +46,8 @@ def test_a_query_without_event_time_or_rocksdb_has_no_such_chart() -> None:
     keys = [panel.key for panel in series_queries.panels({"operators": [{"customMetrics": {"x": 1}}]})]
     assert keys == ["lag_seconds", "executors", "heap"]
     assert len(series_queries.panels(factories.detail())) == len(PANELS)
+    pressed = {"agent_info": {"host": {"memory_pressure": 0.0}}}
+    assert "throttling" in [panel.key for panel in series_queries.panels(pressed)]
 
 
 def test_two_metrics_of_a_chart_never_share_a_line() -> None:

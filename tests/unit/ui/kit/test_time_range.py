@@ -4,6 +4,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.ui import factories
 from tests.ui.factories import NOW
 from ui.kit import time_range
 from ui.kit.time_range import TimeRange
@@ -48,3 +49,18 @@ def test_a_pinned_range_is_read_back() -> None:
 
 def test_the_inputs_show_the_viewers_clock() -> None:
     assert time_range.local(NOW, ZoneInfo("Europe/Berlin")).isoformat() == "2026-11-18T12:06:00"
+
+
+@pytest.mark.parametrize(
+    ("status", "age", "expected"),
+    [
+        ("failed", 7200.0, (NOW - 7200 + 60 - 900, NOW - 7200 + 60)),
+        ("failed", 300.0, None),  # the default range shows it
+        ("running", 7200.0, None),
+    ],
+)
+def test_the_last_activity_of_an_ended_query_is_the_range_before_its_end(
+    status: str, age: float, expected: tuple[float, float] | None
+) -> None:
+    query = factories.fleet_query(1, status=status, last_progress_at=factories.rfc3339(NOW - age))
+    assert time_range.last_activity(query, NOW) == expected

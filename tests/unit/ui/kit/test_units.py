@@ -74,6 +74,7 @@ def test_since_is_never_negative() -> None:
         (500, "rows", 1, ""), (2_400, "rows", 1e3, "k"), (9e6, "bytes", 1e6, "MB"), (10, "bytes", 1, "B"),
         (0.6, "seconds", 1e-3, "ms"), (12, "seconds", 1, "s"), (900, "seconds", 60, "min"),
         (20_000, "seconds", 3600, "h"), (0, "seconds", 1e-3, "ms"),
+        (0.9, "ratio", 0.01, "%"),
     ],
 )  # fmt: skip
 def test_an_axis_has_small_numbers_and_a_unit(largest: float, kind: str, divisor: float, unit: str) -> None:

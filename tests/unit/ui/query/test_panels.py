@@ -27,6 +27,10 @@ HOST = factories.detail()["agent_info"]["host"]
             {"of_client": True, "load": 40.2, "cpus": 2.0, "overload": "load 40 on 2 CPUs"},
             "Host of the Connect client: load 40.2 on 2 CPUs. Overloaded: load 40 on 2 CPUs.",
         ),
+        (
+            {"load": 3.0, "cpus": 2.0, "memory_pressure": 0.5, "memory_total": None},
+            "Driver host: load 3 on 2 CPUs, all tasks waited for memory in 50 % of the time.",
+        ),
     ],
 )
 def test_the_load_of_the_host_is_a_sentence(host: Any, text: str) -> None:

@@ -36,6 +36,8 @@ def test_a_run_that_started_before_the_window_is_cut_at_its_edge() -> None:
     (run,) = bars(shown(), "Runs")
     assert [at for at, _ in run["coords"]] == [int(WINDOW[0] * 1000), int(NOW * 1000)]
     assert run["name"].startswith("Run 00000002: running")
+    (lost,) = bars(shown(status="lost"), "Runs")
+    assert lost["name"].startswith("Run 00000002: lost")
 
 
 def test_runs_outside_of_the_window_are_left_out() -> None:
