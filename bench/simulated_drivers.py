@@ -23,17 +23,17 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from listeners.agent import LINGER_SECONDS, PACE_SECONDS  # noqa: E402
 from listeners.protocol import wire  # noqa: E402
 from tests.drivers import Driver, real_reports  # noqa: E402
 
 QUERIES_PER_DRIVER = 50
 INTERVAL_SECONDS = 10.0
-#: How long an agent collects events before it sends them.
-LINGER_SECONDS = 0.25
 #: Time between two failures in the fleet, and how long a failed query is down.
 FAILURE_SECONDS, DOWN_SECONDS = 2.0, 15.0
-#: Queries that start in a second before the measurement.
-STARTS_PER_SECOND = 250
+#: Queries that start in a second before the measurement, and in a storm of new ones.
+STARTS_PER_SECOND, STORM_STARTS_PER_SECOND = 250, 50
+STORM_APPS = 4
 #: Marks of the values that differ from report to report, in a line encoded once.
 SEQ, BATCH, TIMESTAMP, AT = 918273645, 918273646, "@timestamp@", 1918273647.0
 
@@ -81,7 +81,7 @@ class SimulatedQuery:
 
     def status(self) -> dict[str, Any]:
         """The query's entry in a status event."""
-        waiting = {"message": "Waiting for next trigger", "isDataAvailable": False, "isTriggerActive": False}
+        waiting = {"message": "Waiting for next trigger", "isDataAvailable": True, "isTriggerActive": False}
         return {"id": self.id, "runId": self._run, "name": self.name, **waiting}
 
 
@@ -92,18 +92,21 @@ class Account:
     wanted: int = 0
     stored: int = 0
     refused: int = 0
-    acks: list[float] = field(default_factory=list)
+    #: When each request began, Unix seconds, and the seconds until it was acknowledged.
+    acks: list[tuple[float, float]] = field(default_factory=list)
     failed_at: dict[str, float] = field(default_factory=dict)
 
 
 class SimulatedDriver:
     """A driver: one thread sends events in the order of their times, another holds the long poll."""
 
-    def __init__(self, url: str, token: str, number: int, measured: tuple[float, float], account: Account):
+    def __init__(
+        self, url: str, token: str, number: int, measured: tuple[float, float], account: Account, app: str
+    ):
         parts = urlsplit(url)
         self._address, self._token = (parts.hostname or "", parts.port), token
         self._number, (self._begin, self._end), self._account = number, measured, account
-        self._driver = Driver(app=f"app{number:03d}", labels={"team": f"team{number % 10}"})
+        self._driver = Driver(app=app, labels={"team": f"team{number % 10}"})
         kinds = real_reports()
         self.queries = [
             SimulatedQuery(self._driver, f"query{number:03d}-{n:02d}", kinds[(number + n) % len(kinds)])
@@ -136,8 +139,10 @@ class SimulatedDriver:
                 failing += self._failure_period
             if lines:
                 self._post(lines, batches)
-            next_at = min(*due.values(), heartbeat_at, failing) + LINGER_SECONDS
-            time.sleep(max(0.0, min(next_at, self._end) - time.time()))
+            # As the agent does: reports at most once in PACE_SECONDS, a start or an end at once.
+            next_at = max(min(*due.values(), heartbeat_at) + LINGER_SECONDS, now + PACE_SECONDS * bool(lines))
+            urgent = (failing, *(due[query] for query in self.queries if query.id in self._down))
+            time.sleep(max(0.0, min(next_at, min(urgent) + LINGER_SECONDS, self._end) - time.time()))
         self._account.wanted += sum(_missed(at, self._end) for at in due.values())
 
     def _reports(self, due: dict[SimulatedQuery, float], now: float) -> list[bytes]:
@@ -179,13 +184,13 @@ class SimulatedDriver:
             time.sleep(1.0)
         if self._begin <= first < self._end:
             done = time.time()
-            self._account.acks.append(done - first)
+            self._account.acks.append((first, done - first))
             self._account.wanted += batches
             self._account.stored += batches if done < self._end else 0
 
     def _accepted(self, body: bytes) -> bool:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Encoding": "gzip"}
-        headers["X-Sent-At"] = f"{time.time():.3f}"
+        headers["X-Sent-At"], headers["Connection"] = f"{time.time():.3f}", "close"  # as urllib sends it
         try:
             self._connection.request("POST", "/api/v1/events", body, headers)
             answer = self._connection.getresponse()
@@ -216,15 +221,19 @@ def _missed(at: float, until: float) -> int:
     return max(0, math.ceil((until - at) / INTERVAL_SECONDS))
 
 
-def drive(url: str, token: str, first: int, drivers: int, all_queries: int, seconds: float) -> None:
-    """A process of drivers; prints its account as JSON."""
+def drive(
+    url: str, token: str, first: int, drivers: int, all_queries: int, seconds: float, storm: bool
+) -> None:
+    """A process of drivers; prints its account as JSON. `storm`: of new queries, measured from the first."""
     account, now = Account(), time.time()
-    begin = now + start_seconds(all_queries)
+    begin = now + (0.0 if storm else start_seconds(all_queries))
+    rate = STORM_STARTS_PER_SECOND if storm else STARTS_PER_SECOND
     threads = []
     for number in range(first, first + drivers):
-        driver = SimulatedDriver(url, token, number, (begin, begin + seconds), account)
+        app = f"storm{number % STORM_APPS}" if storm else f"app{number:03d}"
+        driver = SimulatedDriver(url, token, number, (begin, begin + seconds), account, app)
         driver.fail_every(FAILURE_SECONDS * all_queries / QUERIES_PER_DRIVER)
-        started_at = now + number * QUERIES_PER_DRIVER / STARTS_PER_SECOND
+        started_at = now + (number - first * storm) * QUERIES_PER_DRIVER / rate
         threads.append(threading.Thread(target=driver.run, args=(started_at,)))
     for thread in threads:
         thread.start()
@@ -239,10 +248,10 @@ def main() -> None:
     parser.add_argument("token")
     parser.add_argument("first", type=int, help="number of the first driver")
     parser.add_argument("drivers", type=int)
-    parser.add_argument("queries", type=int, help="queries of the whole fleet")
+    parser.add_argument("all_queries", type=int, help="queries of the whole fleet")
     parser.add_argument("seconds", type=float)
-    chosen = parser.parse_args()
-    drive(chosen.url, chosen.token, chosen.first, chosen.drivers, chosen.queries, chosen.seconds)
+    parser.add_argument("--storm", action="store_true", help="a storm of new queries of a few apps")
+    drive(**vars(parser.parse_args()))
 
 
 if __name__ == "__main__":

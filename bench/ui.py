@@ -1,4 +1,4 @@
-"""Dashboard latency with 1 000 queries: first paint of the Fleet page, and refresh with ten viewers.
+"""Dashboard latency with 1 000 queries (`--queries N`: more): first paint of the Fleet page, and refresh with ten viewers.
 
 The server runs as users start it, with a fresh store, and the dashboard as `controlplane ui` starts it.
 Simulated drivers report 1 000 queries over HTTP, each every ten seconds. First a real Chromium with an empty
@@ -8,7 +8,7 @@ its websocket, because ten browsers on two cores would measure the browsers. A r
 from the request until the last byte of the answer; of the browsers, from the request until the new "as of"
 and the new rows are on the page.
 
-    python bench/ui.py [--quick]
+    python bench/ui.py [--quick] [--queries N]
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ from bench.serving import percentile, served  # noqa: E402
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, stamp  # noqa: E402
 from tests.ui import browser  # noqa: E402
 
-AGENTS, QUERIES_PER_AGENT = 50, 20
+QUERIES_PER_AGENT = 20
 EVERY = 10.0  # seconds between two reports of a query
 HISTORY = 30  # reports of each query before anybody looks: as many as a trend shows
+MAX_HISTORY_REPORTS = 60_000  # of all queries
 BROWSERS, WIRE_VIEWERS = 2, 8
 REFRESH = 5.0
 CONTENTFUL = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? NaN"
@@ -59,18 +60,28 @@ WATCH = """
     seen.refreshes.push(asked);
     return send.call(this, data);
   };
-  const look = records => {
-    const now = performance.now();
-    if (seen.paint === null && document.querySelectorAll('[data-testid="stDataFrame"] tbody tr').length > 15)
+  // The table is in a shadow root, which an observer of the page does not see.
+  const table = () => document.querySelector('[data-testid="stBidiComponentIsolated"]')?.shadowRoot;
+  let watched = null;
+  const rows = () => {
+    const root = table();
+    if (root && root !== watched) {
+      watched = root;
+      new MutationObserver(() => { if (asked) asked.rows = performance.now() })
+        .observe(root, {subtree: true, childList: true, characterData: true});
+    }
+    if (root && seen.paint === null && root.querySelectorAll('tbody tr').length > 15)
       requestAnimationFrame(() => { seen.paint = performance.now() });
+    if (seen.paint === null) requestAnimationFrame(rows);
+  };
+  const look = () => {
+    const now = performance.now();
     const words = document.body.innerText.match(/as of [\\d:]+/);
     if (words && words[0] !== stamp) { stamp = words[0]; if (asked && !asked.stamp) asked.stamp = now; }
-    const moved = records.some(r => (r.target.closest || r.target.parentElement?.closest)
-      && (r.target.closest ? r.target : r.target.parentElement).closest('[data-testid="stDataFrame"]'));
-    if (moved && asked) asked.rows = now;
   };
   const start = () => new MutationObserver(look).observe(
     document.body, {subtree: true, childList: true, characterData: true});
+  rows();
   document.body ? start() : addEventListener('DOMContentLoaded', start);
 })()
 """
@@ -79,12 +90,13 @@ WATCH = """
 class Drivers:
     """Simulated drivers with 1 000 queries that report in turn, on a thread of their own, until `close`."""
 
-    def __init__(self, url: str, token: str):
-        self._agents = [SimulatedAgent(url, token, app=f"app-{n:02d}") for n in range(AGENTS)]
+    def __init__(self, url: str, token: str, agents: int):
+        self._agents = [SimulatedAgent(url, token, app=f"app-{n:02d}") for n in range(agents)]
         self._queries = [
             [SimulatedQuery(f"query-{n:02d}-{m:02d}") for m in range(QUERIES_PER_AGENT)]
-            for n in range(AGENTS)
+            for n in range(agents)
         ]
+        self._history = min(HISTORY, MAX_HISTORY_REPORTS // (agents * QUERIES_PER_AGENT))
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._report, daemon=True)
 
@@ -95,7 +107,7 @@ class Drivers:
             agent.begin()
             for place, query in enumerate(queries):
                 agent.start(query, interval=EVERY)
-                offsets = range(HISTORY, 0, -1)
+                offsets = range(self._history, 0, -1)
                 agent.post(*[self._progress_line(agent, query, now - age * EVERY) for age in offsets])
                 if (place + 7 * int(agent.app[-2:])) % 40 == 0:
                     agent.terminated(query, "java.lang.IllegalStateException: gone\n\tat org.apache.X")
@@ -107,8 +119,9 @@ class Drivers:
 
     def _report(self) -> None:
         turn = 0
-        while not self._closed.wait(EVERY / AGENTS):
-            agent, queries = self._agents[turn % AGENTS], self._queries[turn % AGENTS]
+        while not self._closed.wait(EVERY / len(self._agents)):
+            place = turn % len(self._agents)
+            agent, queries = self._agents[place], self._queries[place]
             agent.post(*[self._progress_line(agent, query, time.time()) for query in queries if query.active])
             turn += 1
 
@@ -235,11 +248,11 @@ def cpu_seconds() -> float:
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(paints: int, seconds: float) -> dict[str, float]:
+def measure(paints: int, seconds: float, agents: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         data_dir = Path(name) / "data"
         url, _ = stack.enter_context(served(data_dir))
-        drivers = Drivers(url, (data_dir / "agent.token").read_text().strip())
+        drivers = Drivers(url, (data_dir / "agent.token").read_text().strip(), agents)
         drivers.begin()
         stack.callback(drivers.close)
         token = (data_dir / "admin.token").read_text().strip()
@@ -249,7 +262,11 @@ def measure(paints: int, seconds: float) -> dict[str, float]:
         began, used = time.perf_counter(), cpu_seconds()
         seen, viewers = refreshes(launched, address, seconds)
         busy = (cpu_seconds() - used) / (time.perf_counter() - began) / (os.cpu_count() or 1)
-    return _figures(painted, seen, viewers) | {"machine_busy_ratio": busy}
+    return {
+        "queries": agents * QUERIES_PER_AGENT,
+        **_figures(painted, seen, viewers),
+        "machine_busy_ratio": busy,
+    }
 
 
 def _figures(painted: Paints, seen: list[Any], viewers: list[WireViewer]) -> dict[str, float]:
@@ -257,7 +274,6 @@ def _figures(painted: Paints, seen: list[Any], viewers: list[WireViewer]) -> dic
     stamps = [item["stamp"] - item["at"] for item in seen]
     rows = [item["rows"] - item["at"] for item in seen if item["rows"]] or stamps
     return {
-        "queries": AGENTS * QUERIES_PER_AGENT,
         "first_contentful_paint_p50_ms": statistics.median(painted.contentful),
         "first_paint_p50_ms": statistics.median(painted.cold),
         "first_paint_max_ms": max(painted.cold),
@@ -281,11 +297,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="under a minute")
-    paints, seconds = (2, 20.0) if parser.parse_args().quick else (5, 90.0)
+    parser.add_argument("--queries", type=int, default=1000, help="a multiple of 20; 1000 by default")
+    given = parser.parse_args()
+    paints, seconds = (2, 20.0) if given.quick else (5, 90.0)
     if not Path(browser.CHROMIUM).exists():
-        print(f"skipped: no browser at {browser.CHROMIUM}: apt-get install -y chromium (or set CHROMIUM)")
+        print(
+            f"skipped: no browser at {browser.CHROMIUM}: apt-get install -y chromium-headless-shell (or set CHROMIUM)"
+        )
         return
-    figures = measure(paints, seconds)
+    figures = measure(paints, seconds, given.queries // QUERIES_PER_AGENT)
     machine = {"cpus": os.cpu_count(), "python": platform.python_version()}
     print(json.dumps({"bench": "ui", "machine": machine, "figures": figures, "ratios": {}}, default=float))
 
