@@ -16,7 +16,7 @@ LOCKS := requirements/build.txt requirements/all.txt requirements/java.txt
 OLDER := 3.4 3.5 4.0
 MATRIX ?= $(OLDER) 4.3
 
-.PHONY: help setup demo test test-long test-soak test-matrix check format bench lock dist clean
+.PHONY: help setup demo test test-long test-soak test-matrix check format bench lock dist audit deploy-files clean
 
 help:
 	@echo 'make setup      .venv with everything, from the lock files'
@@ -27,7 +27,9 @@ help:
 	@echo 'make test-matrix  set-up of older Sparks too, then the agent on each of them (MATRIX="3.5 4.3")'
 	@echo 'make check      set-up, then formatting, lint, types, the floor of the agent (Python 3.9)'
 	@echo 'make bench      set-up, then every benchmark (QUICK=1: the smoke run)'
-	@echo 'make lock       writes requirements/*.txt anew;  make dist: both wheels into dist/;  make clean'
+	@echo 'make lock       writes requirements/*.txt anew;  make dist: both wheels, bills of materials and licences into dist/;  make clean'
+	@echo 'make audit      known vulnerabilities of the locked packages'
+	@echo 'make deploy-files  what deploy/ has of the shipped rules and dashboards'
 
 setup: .venv/.ready
 
@@ -52,26 +54,33 @@ setup: .venv/.ready
 demo: setup
 	@exec $(BIN)/controlplane demo $(DEMO)
 
-# Two workers, each file on one of them. WORKERS=0 runs them one after the other.
-WORKERS ?= 2
+# The classes of Spark, so that each JVM of the tests starts in half the time.
+CLASSES := .venv/spark-classes.jsa
+$(CLASSES): .venv/.ready tests/class_archive.py
+	@echo 'archive of the classes of Spark, once: about half a minute'
+	@$(WITH_JAVA) $(BIN)/python -m tests.class_archive $@ > .venv/spark-classes.log 2>&1 || { cat .venv/spark-classes.log; exit 2; }
+
+# Four workers, each file on one of them: tests with servers wait, tests with Spark keep two cores busy. WORKERS=0 runs
+# them one after the other.
+WORKERS ?= 4
 PYTEST = $(WITH_JAVA) $(BIN)/python -m pytest
 
-test: setup
+test: setup $(CLASSES)
 	@$(PYTEST) -n $(WORKERS) --dist loadfile $(TESTS)
 
 # Only folders that have such tests: each worker collects all that it is given. pytest exits with 5 where it
 # selects no test.
-LONG := tests/acceptance tests/contract tests/spark tests/unit/controlplane/health tests/unit/controlplane/history \
-	tests/unit/controlplane/lake
-test-long: setup
+LONG := tests/acceptance tests/ui tests/security tests/contract tests/spark tests/unit/controlplane/health tests/unit/controlplane/history \
+	tests/unit/controlplane/lake tests/unit/packaging
+test-long: setup $(CLASSES)
 	@$(PYTEST) -m "long and not alone and not soak" -n $(WORKERS) --dist loadfile $(or $(TESTS),$(LONG)) || [ $$? -eq 5 ]
 	@$(PYTEST) -m "long and alone and not soak" $(or $(TESTS),tests/spark) || [ $$? -eq 5 ]
 
-test-soak: setup
+test-soak: setup $(CLASSES)
 	@$(PYTEST) -m soak $(TESTS)
 
 # pytest alone would take the interpreter of .venv for every Spark: the tests find the others in .matrix/.
-test-matrix: setup $(patsubst %,.matrix/%/.ready,$(filter $(OLDER),$(MATRIX)))
+test-matrix: setup $(CLASSES) $(patsubst %,.matrix/%/.ready,$(filter $(OLDER),$(MATRIX)))
 	@CONTROLPLANE_MATRIX="$(MATRIX)" $(PYTEST) -m matrix -n $(WORKERS) --dist loadfile $(or $(TESTS),tests/spark/matrix)
 
 .matrix/%/.ready: requirements/matrix-%.txt requirements/build.txt | setup
@@ -92,8 +101,10 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Parts of others, and the soak of faults, which needs root.
+NO_BENCHES := serving.py simulated_drivers.py fault_parts.py faults.py
 bench: setup
-	@for script in $(filter-out bench/serving.py bench/simulated_drivers.py,$(wildcard bench/*.py)); do echo "== $$script"; \
+	@for script in $(filter-out $(addprefix bench/,$(NO_BENCHES)),$(wildcard bench/*.py)); do echo "== $$script"; \
 		$(WITH_JAVA) $(BIN)/python "$$script" $(if $(QUICK),--quick); done
 
 # uv resolves for every Python and platform at once; nothing else needs it.
@@ -102,15 +113,27 @@ lock:
 	@cd requirements && for name in build java $(patsubst %,matrix-%,$(OLDER)); do uv pip compile $(UV_FLAGS) $$name.in -o $$name.txt; done
 	@uv pip compile $(UV_FLAGS) pyproject.toml $(EXTRAS) --extra dev -o requirements/all.txt
 	@uv pip compile $(UV_FLAGS) pyproject.toml $(EXTRAS) -c requirements/all.txt -o requirements/image.txt
+	@uv pip compile $(UV_FLAGS) pyproject.toml $(SERVER) -c requirements/all.txt -o requirements/server.txt
 
-EXTRAS := --extra server --extra postgres --extra apprise --extra pipeline
+SERVER := --extra server --extra postgres --extra apprise
+EXTRAS := $(SERVER) --extra pipeline
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 	--default-index https://pypi.org/simple --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
 dist: setup
 	@$(PIP) wheel --quiet --no-deps --no-build-isolation -w dist .
 	@$(BIN)/python packaging/agent_wheel.py dist
+	@$(BIN)/python packaging/bill_of_materials.py dist
+
+# Known vulnerabilities of the locked packages; needs PyPI's data about them. Fails for a package that could not be audited.
+audit: setup
+	@[ -x .audit/bin/pip-audit ] || { $(BIN)/python -m venv .audit && .audit/bin/pip --disable-pip-version-check install --quiet pip-audit; }
+	@.audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/image.txt
+
+# What deploy/ has of the shipped rules and dashboards. A test compares it.
+deploy-files: setup
+	@$(BIN)/python -m deploy.generate
 
 clean:
-	rm -rf .venv .matrix build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info packaging/agent/build
+	rm -rf .venv .matrix .audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info packaging/agent/build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

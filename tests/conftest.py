@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from controlplane.runtime.java import java_environment
+from tests import class_archive, quick_collection
 from tests.paths import ROOT
 from tests.recording_server import RecordingServer, recording_server
 from tests.served_s3 import ServedS3, no_failure, served_s3
@@ -22,11 +23,9 @@ from tests.stores import postgres_server
 settings.register_profile("without a deadline", deadline=None)
 settings.load_profile("without a deadline")
 
-# A test's JVM lives for a minute and runs nearly all its code once: the optimizing compiler costs more than it
-# saves (41 % of the CPU time of the rollup tests).
-QUICK_JVM = "-XX:TieredStopAtLevel=1"
-for _variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-    os.environ.setdefault(_variable, QUICK_JVM)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.jvm_options())
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", class_archive.jvm_options())
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", class_archive.QUICK_JVM)
 
 # Workers of Python data sources and foreachBatch connect back only if they run the driver's interpreter.
 os.environ.update(java_environment() or {})
@@ -34,6 +33,7 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    quick_collection.begin(config)
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # pytest-xdist would start the files with the most tests first
 
@@ -43,6 +43,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         counts = Counter(item.path for item in items)
         items.sort(key=lambda item: (_stage(item), -counts[item.path], str(item.path)))
+
+
+def pytest_collection_finish() -> None:
+    quick_collection.end()
 
 
 def _stage(item: pytest.Item) -> int:

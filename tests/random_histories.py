@@ -12,7 +12,7 @@ import math
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -21,9 +21,11 @@ from controlplane.events.clocks import AgentClocks
 from controlplane.events.window import Window
 from controlplane.health.judge import judge
 from controlplane.ingest import deduplication
+from controlplane.ingest.quotas import Quotas
 from controlplane.ingest.service import _RequestReader
-from controlplane.model import Verdict
-from controlplane.records import UnitOfWork
+from controlplane.model import ProgressSample, Verdict
+from controlplane.records import Changes, RunRow, UnitOfWork
+from controlplane.settings import Settings
 from listeners.protocol import wire
 from listeners.queries.prober import Prober
 from listeners.queries.reachability import Reachability
@@ -82,6 +84,7 @@ class TrueRun:
     ended: float = math.inf
     hangs_at: float = math.inf
     task_seconds: float = 10.0
+    name: str | None = None
 
     def part_at(self, at: float) -> Part:
         return self.parts[max(0, bisect_right(self.parts, at, key=lambda part: part.began) - 1)]
@@ -108,13 +111,15 @@ class SeenRun:
 
     def __init__(self, driver: SimulatedDriver, run: TrueRun):
         self._driver, self._run = driver, run
-        self.query_id, self.run_id, self.name = run.query_id, run.run_id, run.query_id
+        self.query_id, self.run_id, self.name = run.query_id, run.run_id, run.name
 
     def status(self) -> SparkStatus:
-        return self._driver.answer(self._run.status_at)
+        return self._driver.answer(self._run.status_at, self.query_id)
 
     def facts(self) -> dict[str, Any]:
-        return {"trigger": "processing_time", "triggerInterval": self._run.interval, "checkpoint": "/c"}
+        trigger = {"trigger": "processing_time", "triggerInterval": self._run.interval}
+        checkpoint = {"checkpoint": f"/c/{self.query_id}", "checkpointIsTemporary": self._run.name is None}
+        return trigger | checkpoint
 
 
 @dataclass
@@ -122,6 +127,7 @@ class SimulatedDriver:
     """A driver between two times: its runs, its agent and the agent's clock, which is off by `skew` seconds.
 
     It is the prober's `Engine` too: each call takes a random time, and Spark reads its answer somewhere in between.
+    `undescribed`: which share of the requests for a query's status or tasks Spark answers with an error.
     """
 
     pace: Pace
@@ -133,12 +139,18 @@ class SimulatedDriver:
     now: float = 0.0
     heartbeat_at: float = 0.0
     killed: bool = False
+    undescribed: dict[str, float] = field(default_factory=dict)
 
-    def answer(self, read: Callable[[float], Any]) -> Any:
+    def answer(self, read: Callable[[float], Any], query_id: str = "") -> Any:
         took, share = self.pace.delay(60.0), self.pace.rng.random()
         answer = read(self.now + took * share)
         self.wait(took)
+        if self.pace.rng.random() < self.undescribed.get(query_id, 0.0):
+            raise ValueError("Spark's error")
         return answer
+
+    def outage(self, error: Exception) -> None:
+        """Every error is an answer."""
 
     def wait(self, seconds: float) -> None:
         """Let time pass; the agent's heartbeats do not wait for Spark."""
@@ -156,7 +168,7 @@ class SimulatedDriver:
 
     def tasks(self, session: Any, run_id: str) -> SparkTasks:
         run = next(run for run in self.runs if run.run_id == run_id)
-        return self.answer(run.tasks_at)
+        return self.answer(run.tasks_at, run.query_id)
 
     def driver_figures(self, session: Any) -> dict[str, Any]:
         return {}
@@ -177,6 +189,7 @@ class SimulatedDriver:
             lambda: self.now + self.skew,
             engine_of=lambda session: self,
             shapes=False,
+            monotonic=lambda: self.now,
         )
         prober.on_answer = self.reachability.poll_begins
         while self.now < self.ended:
@@ -195,10 +208,14 @@ class SimulatedDriver:
         ]
 
 
-def random_run(pace: Pace, query_id: str, run_id: str, started: float, ended: float) -> TrueRun:
+def random_run(
+    pace: Pace, query_id: str, run_id: str, started: float, ended: float, name: str | None
+) -> TrueRun:
     """A healthy run: triggers with and without data, batches between a second and half an hour."""
     rng = pace.rng
-    run = TrueRun(query_id, run_id, started, rng.choice((0.0, 1.0, 10.0, 60.0)), ended=ended)
+    run = TrueRun(
+        query_id, run_id, started, rng.choice((0.0, 1.0, 10.0, 60.0, 600.0)), ended=ended, name=name
+    )
     run.task_seconds = rng.uniform(0.5, MAX_TASK_SECONDS)
     typical, idle_share = rng.choice((1.0, 5.0, 30.0, 200.0)), rng.choice((0.0, 0.1, 0.6, 1.0))
     at = started + rng.uniform(0.1, 20.0)
@@ -232,7 +249,7 @@ def report_runs(driver: SimulatedDriver, silent: str | None, exceptions: dict[st
     """Write the events of all runs. `silent`: a run whose end is not reported; `exceptions` by run id."""
     events: list[tuple[float, str, dict[str, Any]]] = []
     for run in driver.runs:
-        about = {"id": run.query_id, "runId": run.run_id, "name": run.query_id}
+        about = {"id": run.query_id, "runId": run.run_id, "name": run.name}
         # The start of a query waits for this callback, so a run cannot end before it.
         driver.write(min(run.started + driver.pace.delay(60.0), run.ended), "started", about)
         events += [(at, "idle", about) for at in _idle_reports(run)]
@@ -275,7 +292,7 @@ def _progress_reports(run: TrueRun) -> Iterator[tuple[float, str, dict[str, Any]
             "durationMs": {"addBatch": millis, "triggerExecution": millis},
             "sources": [source],
             "stateOperators": [],
-            "name": run.query_id,
+            "name": run.name,
         }
         yield part.ended, "progress", report(run.query_id, run.run_id, number, part.began, **more)
 
@@ -331,28 +348,50 @@ class MemoryServer:
     """The server's ingest path without its store: the rows stay in one unit of work."""
 
     def __init__(self, listening_since: float = 0.0) -> None:
-        self.window = Window()
-        self._unit, self._seen = UnitOfWork(), set[tuple[str, int]]()
+        self._now, self._unit, self._seen = 0.0, UnitOfWork(), set[tuple[str, int]]()
+        self._stored, self._batches = dict[str, RunRow](), list[tuple[str, ProgressSample]]()
         self.restart(listening_since)
 
     def restart(self, now: float) -> None:
-        """Forget what only the process knows."""
+        """Begin with what the store has: without the agents' clocks, with the times of statuses that were stored."""
         self._clocks, self._listening_since = AgentClocks(), now
+        self._unit.runs = dict(self._stored)
+        self.window = Window(clock=lambda: self._now)
+        self._quotas = Quotas(self.window, Settings(max_events_per_second_per_app=math.inf), lambda: 0.0)
+        rows = (self._unit.agents, self._unit.queries, self._unit.runs)
+        self.window.apply(Changes(*(list(each.values()) for each in rows), self._batches))  # type: ignore[arg-type]
 
     def accept(self, request: Request) -> None:
         now = request.arrives_at
         clock = self._clocks.note(now, request.sent_at)
-        reader = _RequestReader(lambda event: None, clock, _NoPacker(), now)  # type: ignore[arg-type]
-        fresh = [item for item in reader.read(request.lines) if self._is_new(item.parsed.event)]
+        reader = _RequestReader(lambda event: None, self._quotas, clock, _NoPacker(), now)  # type: ignore[arg-type]
+        received = list(reader.read(request.lines))
+        fresh = [item for item in received if self._is_new(item.parsed.event)]
         assert not reader.rejected, reader.rejected
         events = [item.parsed.event for item in fresh]
+        for agent in {item.parsed.event.agent for item in received}:
+            self.window.note_contact(agent, now)
+        deduplication.note_contacts(self._unit, self.window.agent)
         lifecycle.record_agents(
             self._unit, events, deduplication._offsets(fresh), deduplication._heartbeats(fresh)
         )
         lifecycle.apply_events(self._unit, [item.parsed for item in fresh], now, self._listening_since)
-        self.window.apply(deduplication._changes(self._unit, fresh))
+        self._give_keys()
+        changes = deduplication._changes(self._unit, fresh)
+        self._stored.update((row.run.run_id, row) for row in changes.runs)
+        self._batches += changes.batches
+        self.window.apply(changes)
         self._unit.changed.clear()
+        self._unit.quiet.clear()
+        self._unit.before.clear()
         self._unit.ended_agents.clear()
+
+    def _give_keys(self) -> None:
+        """As the store numbers the rows of runs, and notes what it has stored."""
+        for key, row in enumerate(list(self._unit.runs.values()), start=1):
+            if row.run.run_id in self._unit.changed:
+                run = replace(row.run, key=key)
+                self._unit.runs[row.run.run_id] = replace(row, run=run, stored_event_at=row.last_event_at)
 
     def _is_new(self, event: wire.Event) -> bool:
         key = event.agent, event.seq
@@ -360,10 +399,17 @@ class MemoryServer:
         self._seen.add(key)
         return is_new
 
+    def fleet(self, now: float) -> set[str]:
+        """The ids of the queries in the fleet at `now`."""
+        self._now = now
+        return {view.query_id for view in self.window.fleet()}
+
     def verdicts(self, now: float) -> dict[str, Verdict]:
         """The verdict on each query at `now`."""
-        views = self.window.views()
-        return {view.query_id: judge(view, now, listening_since=self._listening_since) for view in views}
+        views = (self.window.view(view.query_id) for view in self.window.views())
+        return {
+            view.query_id: judge(view, now, listening_since=self._listening_since) for view in views if view
+        }
 
 
 # -- histories -------------------------------------------------------------------------------------
@@ -371,7 +417,10 @@ class MemoryServer:
 
 @dataclass
 class History:
-    """Drivers one after another, each with the same queries; `fault_at`: when the fault began."""
+    """Drivers one after another, each with the same queries, and sometimes another beside them, which is the first.
+
+    `fault_at`: when the fault began.
+    """
 
     pace: Pace
     drivers: list[SimulatedDriver]
@@ -407,18 +456,35 @@ def random_history(seed: int, fault: Fault = Fault.NONE, max_delay: float | None
         skew = rng.choice((0.0, 0.0, rng.uniform(-900, 900)))
         driver = SimulatedDriver(pace, BEGIN + began, BEGIN + ended, skew)
         driver.runs = [run for name in names for run in _runs(driver, name, number)]
+        # Of a query that hangs, the agent must be able to see that.
+        if (fault is not Fault.HANGS or len(names) > 1) and rng.random() < 0.3:
+            driver.undescribed = {names[-1]: rng.choice((0.1, 0.7, 1.0))}
         history.drivers.append(driver)
+    if rng.random() < 0.2:
+        history.drivers.insert(0, _sibling(pace, length, names))
     _break(history)
     return history
 
 
-def _runs(driver: SimulatedDriver, query_id: str, number: int) -> Iterator[TrueRun]:
+def _sibling(pace: Pace, length: float, names: list[str]) -> SimulatedDriver:
+    """Another driver of the application at the same time, with queries of its own under the same names."""
+    rng = pace.rng
+    sibling = SimulatedDriver(
+        pace, BEGIN + rng.uniform(0, length), BEGIN + length + 120, rng.uniform(-900, 900)
+    )
+    sibling.runs = [run for name in names for run in _runs(sibling, name, 7, f"other {name}")]
+    return sibling
+
+
+def _runs(driver: SimulatedDriver, name: str, number: int, query_id: str | None = None) -> Iterator[TrueRun]:
     """The runs of a query in one driver: restarts, and sometimes a stop for good."""
+    query_id = query_id or name
     rng, at, count = driver.pace.rng, driver.began + driver.pace.rng.uniform(0, 60), 0
     while at < driver.ended:
         ended = at + rng.expovariate(1 / rng.choice((30, 600, 1e6)))
         ended = ended if ended < driver.ended else math.inf
-        yield random_run(driver.pace, query_id, f"{query_id}-{number}-{count}", at, min(ended, driver.ended))
+        run_id, until = f"{query_id}-{number}-{count}", min(ended, driver.ended)
+        yield random_run(driver.pace, query_id, run_id, at, until, name)
         if ended == math.inf or rng.random() < 0.2:
             return
         at, count = ended + rng.choice((0.0, 0.1, rng.uniform(0, 120))), count + 1

@@ -10,7 +10,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -25,6 +25,7 @@ class RecordingServer:
         self.commands: queue.Queue[dict[str, Any]] = queue.Queue()
         self.refusal: tuple[int, dict[str, str]] | None = None
         self.posts = 0
+        self.headers: Mapping[str, str] = {}  # of the last POST
         self._changed = threading.Condition()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
@@ -43,7 +44,7 @@ class RecordingServer:
             if event["type"] == kind and all(event["data"].get(k) == v for k, v in fields.items())
         ]
 
-    def wait_for(self, condition: Callable[[], Any], timeout: float = 60.0) -> Any:
+    def wait_for(self, condition: Callable[[], Any], timeout: float = 300.0) -> Any:
         """Wait until `condition` is truthy and return its value; evaluated again whenever something arrives."""
         deadline = time.monotonic() + timeout
         with self._changed:
@@ -53,7 +54,7 @@ class RecordingServer:
                 self._changed.wait(min(left, 0.2))
             return value
 
-    def command(self, action: str, query_id: str, timeout: float = 60.0, **fields: Any) -> dict[str, Any]:
+    def command(self, action: str, query_id: str, timeout: float = 120.0, **fields: Any) -> dict[str, Any]:
         """Send one command to the agent and wait for its result."""
         ident = f"c{len(self.results) + 1}-{time.monotonic_ns()}"
         self.commands.put({"id": ident, "action": action, "query_id": query_id, **fields})
@@ -72,6 +73,7 @@ class RecordingServer:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 server.posts += 1
+                server.headers = self.headers
                 if server.refusal is not None:
                     return self._answer(server.refusal[0], {"error": {"message": "refused by the test"}})
                 if self.path == "/api/v1/events":

@@ -38,7 +38,15 @@ MAY_IMPORT = {
     "ui": (),
 }
 #: The store keeps rows; it knows values and errors, and nothing of what is decided about them.
-STORE_MAY_IMPORT = ("controlplane.store", "controlplane.errors", "controlplane.model", "controlplane.records")
+STORE_MAY_IMPORT = (
+    "controlplane.store",
+    "controlplane.errors",
+    "controlplane.model",
+    "controlplane.records",
+    "controlplane.supervision_model",
+    "controlplane.incident_model",
+    "controlplane.bulk_model",
+)
 #: The Spark jobs are drivers: they carry the agent and use its transport.
 IMPORTS_THE_AGENT = ("controlplane.pipeline",)
 #: Serving must start, and stay small, without pyspark.
@@ -65,8 +73,13 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: Path) -> tuple[tuple[int, str], ...]:
     """Line and dotted name of each import of a module, also inside functions; `from a import b` is a.b."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
     package = dotted(path).split(".") if path.name == "__init__.py" else dotted(path).split(".")[:-1]
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
@@ -150,7 +163,7 @@ def test_no_module_imports_itself_in_a_circle() -> None:
 
 def packages() -> list[str]:
     """All packages that have packages or modules below them; "" is the repository."""
-    names = {module.rpartition(".")[0] for module in import_graph()}
+    names = {dotted(path).rpartition(".")[0] for path in modules(*PRODUCT)}
     parents = {".".join(name.split(".")[:depth]) for name in names for depth in range(name.count(".") + 2)}
     return sorted(parents | {""})
 

@@ -46,6 +46,8 @@ def of_folder(folder: str) -> list[Path]:
 def prose_of(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each string and comment of a module; of tests only docstrings and comments: the rest is data."""
     source = path.read_text(encoding="utf-8")
+    if not WORD.search(source):
+        return  # to read it token by token would take ten times as long
     docs = docstrings(source) if ROOT / "tests" in path.parents else None
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         text = token.type in (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", -1))

@@ -14,6 +14,7 @@ import httpx
 
 from controlplane.api.server import Server, listen, make_server
 from controlplane.app import ControlPlane, build
+from controlplane.metrics.exposition_pages import ExpositionPages
 from controlplane.model import Role
 from controlplane.settings import Settings
 from tests.acceptance.simulated import TLS, SimulatedAgent
@@ -27,13 +28,15 @@ class LiveServer:
     plane: ControlPlane
     server: Server
 
-    def token(self, role: Role, app: str | None = None) -> str:
+    def token(self, role: Role, app: str | None = None, may_impersonate: bool = False) -> str:
         from controlplane.runtime.tokens import issue
         from controlplane.store import tokens as rows
 
-        secret, token = issue(f"test {role.value}", role, self.plane.clock(), app)
+        secret, token = issue(
+            f"test {role.value}", role, self.plane.clock(), app, may_impersonate=may_impersonate
+        )
         self.plane.writer.write(lambda conn: rows.insert(conn, **token.columns()))
-        self.plane.reload_tokens()
+        self.plane.stored_tokens.reload()
         return secret
 
     @property
@@ -61,21 +64,25 @@ def live_server(
     plane = build(settings, clock)
     listener = listen("127.0.0.1", 0)
     server = make_server(plane)
+    app: Any = server.config.app
+    app.state.exposition_pages = ExpositionPages(
+        sparing=0.0
+    )  # else `/metrics` may be that of the test before
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not server.started and thread.is_alive() and time.monotonic() < until:
         time.sleep(0.01)
     assert server.started, "the server did not start"
     try:
-        yield LiveServer(f"http://127.0.0.1:{listener.getsockname()[1]}", plane, server)
+        yield LiveServer(f"{settings.scheme}://127.0.0.1:{listener.getsockname()[1]}", plane, server)
     finally:
         server.should_exit = True
-        thread.join(15)
+        thread.join(60)
         assert not thread.is_alive(), "the server did not stop"
 
 
-def eventually(check: Callable[[], Any], seconds: float = 5.0) -> Any:
+def eventually(check: Callable[[], Any], seconds: float = 180.0) -> Any:
     """Poll `check` and return its first truthy value, or its last value after `seconds`."""
     until = time.monotonic() + seconds
     while True:

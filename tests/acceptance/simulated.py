@@ -53,6 +53,7 @@ class SimulatedAgent:
     ):
         self.agent = str(uuid.uuid4())
         self.app = app
+        self.app_id = "local-1"
         self.labels = labels or {}
         self.actions = actions
         self.seq = 0
@@ -74,7 +75,7 @@ class SimulatedAgent:
             "at": stamp(time.time() if at is None else at),
             "app": {
                 "name": self.app,
-                "id": "local-1",
+                "id": self.app_id,
                 "spark_version": "4.3.0",
                 "ui_url": "http://driver:4040",
             },
@@ -101,7 +102,12 @@ class SimulatedAgent:
     def start(self, query: SimulatedQuery, trigger: str = "processing_time", interval: float = 1.0) -> Json:
         query.active = True
         ids = {"id": query.query_id, "runId": query.run_id}
-        facts = {"trigger": trigger, "triggerInterval": interval, "checkpoint": "/c", "restart": "reuse"}
+        facts = {
+            "trigger": trigger,
+            "triggerInterval": interval,
+            "checkpoint": f"/c/{query.query_id}",
+            "restart": "reuse",
+        }
         started = {**ids, "name": query.name, "timestamp": stamp(time.time()), "jobTags": []}
         return self.send(("started", started), ("status", self.status(query, facts=facts)))
 

@@ -69,6 +69,7 @@ class Simulation:
     def _opened(self) -> ControlPlane:
         settings = replace(Settings(data_dir=self._data_dir), **self._changes)
         plane = build(settings, clock=lambda: self.now)
+        plane.writer.pace_seconds = 0.0  # nobody shares its commits
         plane.writer.start()
         with plane.reading() as conn:
             plane.window.load(conn)
@@ -162,7 +163,8 @@ class SimulatedDriver:
         self.held.append(self.driver.line(type, data, self.simulation.now))
         if self.online and not waits:
             lines, self.held = self.held, []
-            answer = self.simulation.plane.ingest.accept(lines, self.simulation.now, lambda event: None)
+            ingest = self.simulation.plane.ingest
+            answer = ingest.answer(ingest.receive(lines, self.simulation.now, lambda event: None))
             assert not answer.rejected, answer.rejected
 
     def _heartbeat(self) -> None:
@@ -187,7 +189,11 @@ class SimulatedDriver:
             "tasksActive": 1 if busy else 0,
             "tasksCompleted": stream.tasks,
             "lastTaskAt": self.simulation.now if busy else None,
-            "facts": {"trigger": stream.trigger, "triggerInterval": stream.interval, "checkpoint": "/c"},
+            "facts": {
+                "trigger": stream.trigger,
+                "triggerInterval": stream.interval,
+                "checkpoint": f"/c/{stream.query_id}",
+            },
         }
 
     def start(self, stream: SimulatedStream) -> None:

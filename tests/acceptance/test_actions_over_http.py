@@ -28,7 +28,7 @@ def query(agent: SimulatedAgent) -> SimulatedQuery:
 
 @pytest.fixture
 def operator(server: LiveServer) -> Iterator[httpx.Client]:
-    with server.client(server.token(Role.OPERATOR)) as client:
+    with server.client(server.token(Role.OPERATOR, may_impersonate=True)) as client:
         yield client
 
 
@@ -41,7 +41,7 @@ def ask(
     )
 
 
-def ended(client: httpx.Client, action_id: str, seconds: float = 8.0) -> Json:
+def ended(client: httpx.Client, action_id: str, seconds: float = 60.0) -> Json:
     """The action once it has ended; as it is, when it does not."""
 
     def current() -> Json:
@@ -240,6 +240,7 @@ def test_the_audit_log_has_the_actor_and_the_outcome(
     assert [(row["actor"], row["action"]) for row in rows] == [
         ("ada", "query.stop.end"),
         ("ada", "query.stop"),
+        ("ada", "query.desired"),
     ]
     assert rows[1]["via"] == "test operator"
     assert rows[1]["detail"]["request_reason"] == "maintenance"

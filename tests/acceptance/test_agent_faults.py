@@ -493,7 +493,7 @@ def test_a_file_of_certificates_that_is_none_is_named(tmp_path: Path, content: s
         HttpTransport("https://127.0.0.1:1", "t", str(tmp_path / "ca.pem"))
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], Any], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "not seen in time"

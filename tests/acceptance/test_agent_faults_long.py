@@ -24,7 +24,8 @@ from listeners.delivery.transport import HttpTransport
 from listeners.protocol import wire
 from tests.drivers import report
 from tests.paths import ROOT
-from tests.spark.deployment import free_port, wait_for
+from tests.ports import free_port
+from tests.spark.deployment import wait_for
 
 pytestmark = pytest.mark.long
 QUERIES = 20
@@ -38,7 +39,7 @@ class KillableServer:
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = open(directory / "server.log", "ab")  # noqa: SIM115
         self.start()
-        wait_for((self.data / "agent.token").exists, 60)
+        wait_for((self.data / "agent.token").exists, 300)
         self.token = (self.data / "agent.token").read_text().strip()
 
     def start(self) -> None:
@@ -136,13 +137,13 @@ def test_a_server_that_is_killed_again_and_again_under_load_has_every_event_once
 ) -> None:
     load, chance = Load(agent), random.Random(1)
     for _ in range(kills):
-        wait_for(server.is_ready, 60)
+        wait_for(server.is_ready, 300)
         load.report_for(chance.uniform(0.2, 1.5))
         server.kill()
         load.report_for(0.2)
         server.start()
-    wait_for(server.is_ready, 60)
-    wait_for(lambda: agent._spool.events == 0, 120)
+    wait_for(server.is_ready, 300)
+    wait_for(lambda: agent._spool.events == 0, 300)
     output = agent._seq
     stored = server.stored(agent.identity.agent)
     assert set(range(1, output + 1)) <= stored.keys() and max(stored.values()) == 1
@@ -160,7 +161,7 @@ def test_five_minutes_without_a_server_cost_nothing(server: KillableServer, agen
     load.report_for(300.0)
     assert agent._spool.events > 10_000
     server.start()
-    wait_for(lambda: agent._spool.events == 0, 180)
+    wait_for(lambda: agent._spool.events == 0, 300)
     stored = server.stored(agent.identity.agent)
     assert set(range(1, agent._seq + 1)) <= stored.keys() and max(stored.values()) == 1
     assert agent.losses() == {}

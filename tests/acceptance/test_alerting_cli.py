@@ -45,7 +45,7 @@ def failed(cli: Cli, agent: SimulatedAgent) -> SimulatedQuery:
     agent.send(agent.progress(query))
     agent.terminated(query, "java.lang.OutOfMemoryError: Java heap space", "STREAM_FAILED")
     asked = ("alerts", "--json", "--state", "firing", "--query", query.query_id)
-    assert eventually(lambda: json.loads(cli(*asked).out)["alerts"], 10.0)
+    assert eventually(lambda: json.loads(cli(*asked).out)["alerts"])
     return query
 
 

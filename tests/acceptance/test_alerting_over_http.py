@@ -90,7 +90,7 @@ def failed(agent: SimulatedAgent) -> SimulatedQuery:
 
 @pytest.fixture
 def operator(server: LiveServer) -> Iterator[httpx.Client]:
-    with server.client(server.token(Role.OPERATOR)) as client:
+    with server.client(server.token(Role.OPERATOR, may_impersonate=True)) as client:
         yield client
 
 
@@ -107,7 +107,7 @@ def firing(client: httpx.Client, query: SimulatedQuery, name: str = "QueryFailed
         found = alerts_of(client, query, state="firing")
         return next((alert for alert in found if alert["name"] == name), None)
 
-    alert = eventually(current, 10.0)
+    alert = eventually(current)
     assert alert, alerts_of(client, query)
     return dict(alert)
 
@@ -161,9 +161,7 @@ def test_an_alert_comes_with_its_notifications(admin: httpx.Client, failed: Simu
     def reported() -> list[Json]:
         return list(admin.get(f"/api/v1/alerts/{fingerprint}").json()["notifications"])
 
-    assert eventually(lambda: any(note["receiver"].startswith("pager") for note in reported()), 10.0), (
-        reported()
-    )
+    assert eventually(lambda: any(note["receiver"].startswith("pager") for note in reported())), reported()
     note = next(note for note in reported() if note["receiver"].startswith("pager"))
     assert note["outcome"] == "failed"
     assert "hunter2" not in note["reason"]
@@ -194,7 +192,7 @@ def test_an_alert_ends_and_stays_in_the_history(
     failed.run_id = str(uuid.uuid4())
     agent.start(failed)
     agent.send(agent.progress(failed))
-    over = eventually(lambda: alerts_of(admin, failed, state="resolved", label="alertname=QueryFailed"), 10.0)
+    over = eventually(lambda: alerts_of(admin, failed, state="resolved", label="alertname=QueryFailed"))
     assert over[0]["fingerprint"] == alert["fingerprint"]
     assert over[0]["resolved_at"] > alert["fired_at"]
     past = admin.get("/api/v1/alerts/history", params={"query_id": failed.query_id}).json()["alerts"]
@@ -230,7 +228,7 @@ def test_the_fleet_counts_the_alerts_of_a_query_that_are_not_muted(
         rows = admin.get("/api/v1/queries").json()["queries"]
         return dict(next(row for row in rows if row["query_id"] == failed.query_id))
 
-    assert eventually(lambda: row()["alerts"] == 1, 10.0), row()["alerts"]
+    assert eventually(lambda: row()["alerts"] == 1), row()["alerts"]
 
 
 @pytest.mark.parametrize(
@@ -333,7 +331,7 @@ def test_rules_are_shown_with_how_they_fare(
         assert answer["as_of"]
         return dict(answer["groups"][0])
 
-    assert eventually(lambda: group()["rules"][4]["health"] != "unknown", 10.0)
+    assert eventually(lambda: group()["rules"][4]["health"] != "unknown")
     shown, rules = group(), {rule["name"]: rule for rule in group()["rules"]}
     assert (shown["name"], shown["interval_seconds"]) == ("lifecycle", 1.0)
     assert shown["file"] == server.plane.settings.rules[0]
@@ -474,7 +472,7 @@ def test_alerts_and_groups_are_selected_by_alertmanagers_parameters(
         inside = found if path == "alerts" else [alert for group in found for alert in group["alerts"]]
         return {alert["labels"]["alertname"] for alert in inside}
 
-    assert eventually(lambda: shown() == names, 10.0), shown()
+    assert eventually(lambda: shown() == names), shown()
 
 
 def test_groups_name_their_labels_and_their_receiver(admin: httpx.Client, failed: SimulatedQuery) -> None:
@@ -484,7 +482,7 @@ def test_groups_name_their_labels_and_their_receiver(admin: httpx.Client, failed
         groups = admin.get(f"{V2}/alerts/groups").json()
         return [g for g in groups if fingerprint in [alert["fingerprint"] for alert in g["alerts"]]]
 
-    assert eventually(lambda: len(mine()) == 2, 10.0)
+    assert eventually(lambda: len(mine()) == 2)
     assert [group["receiver"]["name"] for group in mine()] == ["pager", "team-a"]
     assert mine()[0]["labels"] == {"app": "orders", "alertname": "QueryFailed"}
 
@@ -529,7 +527,10 @@ def test_silences_are_made_changed_and_ended_as_in_alertmanager(operator: httpx.
         ("DELETE", f"silence/{uuid.UUID(int=1)}", None, 404, "there is no silence"),
         ("POST", "silences", {}, 400, "matchers"),
         ("POST", "silences", [], 400, "valid dictionary"),
-        ("POST", "alerts", [{"labels": {"alertname": "x"}}], 405, "cannot be pushed"),
+        ("POST", "alerts", {"labels": {"alertname": "x"}}, 400, "a list of alerts"),
+        ("POST", "alerts", [{"labels": {"alertname": ""}}], 400, "alert 0: at least one label"),
+        ("POST", "alerts", [{"annotations": {"a": "b"}}], 400, "alert 0: labels: Field required"),
+        ("POST", "alerts", [{"labels": {"a": "b"}, "startsAt": "soon"}], 400, "alert 0: startsAt: "),
     ],
 )
 def test_a_no_is_a_json_text(
@@ -659,7 +660,6 @@ def test_amtool_shows_the_message_of_an_error(amtool: Amtool) -> None:
     refused = amtool("silence", "add", "-d", "1h", "-a", "ada", "-c", "x", "app=~.*")
     assert refused.returncode != 0
     assert "all alerts would be silenced" in refused.stdout + refused.stderr
-    assert amtool("alert", "add", "alertname=Pushed").returncode != 0
 
 
 def test_every_alert_that_ships_has_a_runbook_and_nothing_else_is_read(admin: httpx.Client) -> None:

@@ -18,16 +18,12 @@ from tests.acceptance.crashing_server import WATCHED
 from tests.acceptance.live import eventually
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
 from tests.paths import ROOT
+from tests.ports import free_port
 from tests.webhook_receiver import WebhookReceiver, running_webhook
 
 POINTS = ("alerts stored", "before the message", "message sent", "message noted")
 EXCEPTION = "org.apache.spark.SparkException: [CAST_INVALID_INPUT] no number"
-TIMEOUT_SECONDS = 60.0
-
-
-def free_port() -> int:
-    with listen("127.0.0.1", 0) as listener:
-        return int(listener.getsockname()[1])
+TIMEOUT_SECONDS = 180.0
 
 
 class RestartingServer:

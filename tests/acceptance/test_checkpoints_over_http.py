@@ -40,7 +40,7 @@ def query(agent: SimulatedAgent) -> SimulatedQuery:
 
 @pytest.fixture
 def operator(server: LiveServer) -> Iterator[httpx.Client]:
-    with server.client(server.token(Role.OPERATOR)) as client:
+    with server.client(server.token(Role.OPERATOR, may_impersonate=True)) as client:
         yield client
 
 
@@ -49,8 +49,10 @@ def seen(client: httpx.Client, query: SimulatedQuery) -> Json:
 
 
 def judged(client: httpx.Client, query: SimulatedQuery, verdict: str) -> Json:
-    """The checkpoint once it has the expected verdict, or its last state after the timeout."""
-    eventually(lambda: seen(client, query)["checkpoint"]["verdict"] == verdict)
+    """The checkpoint once it has the expected verdict."""
+    assert eventually(lambda: seen(client, query)["checkpoint"]["verdict"] == verdict, 300), seen(
+        client, query
+    )
     return seen(client, query)
 
 
@@ -68,7 +70,7 @@ def action_of(client: httpx.Client, answer: httpx.Response) -> Json:
     return dict(client.get(f"/api/v1/actions/{held['id']}").json()["action"])
 
 
-def ended(client: httpx.Client, answer: httpx.Response, seconds: float = 12.0) -> Json:
+def ended(client: httpx.Client, answer: httpx.Response, seconds: float = 60.0) -> Json:
     eventually(lambda: action_of(client, answer)["finished_at"], seconds)
     return action_of(client, answer)
 
@@ -213,7 +215,7 @@ def test_an_agent_that_never_takes_an_inventory_delays_a_restart_for_a_limited_t
     asked = ask(operator, query)
     action = action_of(operator, asked)
     assert (action["state"], action["reason"]) == ("requested", "checking the checkpoint first")
-    done = ended(operator, asked, 20.0)
+    done = ended(operator, asked)
     assert done["state"] == "succeeded"
     assert done["evidence"]["checkpoint"] == "not checked: no inventory arrived within 1 s"
 
@@ -267,8 +269,8 @@ def test_the_server_takes_inventories_below_its_roots_only(tmp_path: Path) -> No
         assert answers["inside"].json() == {"requested": True, "by": "server"}
         assert judged(admin, inside, "ok")["checkpoint"]["collector"] == "server, fsspec file"
         assert answers["outside"].json() == {"requested": True, "by": "server"}
-        output = eventually(lambda: seen(admin, outside)["checkpoint"]["trouble"])
-        assert "not below a checkpoint root of the server" in output
+        refusal = "not below a checkpoint root of the server"
+        assert eventually(lambda: refusal in (seen(admin, outside)["checkpoint"]["trouble"] or ""))
         assert seen(admin, outside)["checkpoint"]["verdict"] == "unknown"
         assert judged(admin, linked, "broken")
         kept = admin.get(f"/api/v1/checkpoints/{linked.query_id}/inventory").json()
@@ -315,7 +317,7 @@ def test_a_changed_shape_is_compared_with_the_run_before(
     shown = operator.get(f"/api/v1/queries/{query.query_id}/shape").json()
     assert (shown["run_id"], shown["shape"]) == (query.run_id, changed)
     agent.send(inventory(query, write(tmp_path, query.query_id, 1), "started"))
-    assert "run.not-allowed" in {f["check"] for f in judged(operator, query, "risky")["findings"]}
+    assert "run.not-allowed" in {f["check"] for f in judged(operator, query, "broken")["findings"]}
 
 
 def test_an_edited_offset_is_found_by_comparison_with_the_reports(

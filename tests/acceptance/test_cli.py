@@ -99,7 +99,7 @@ def test_retire_needs_a_query_that_does_not_run(
     [
         (("stop", "nobody"), "no query matches nobody"),
         (("stop", "aaaaaaaa-0000-4000-8000-000000000001"), "there is no query"),
-        (("stop",), "Missing argument 'QUERY'"),
+        (("stop",), "give QUERY… or --selector"),
         (("stop", "x", "--wait", "-1"), "--wait"),
         (("stop", "x", "--wait", "soon"), "--wait"),
         (("explode",), "No such command 'explode'"),
@@ -149,7 +149,7 @@ def test_tokens_are_made_listed_and_revoked(cli: Cli, server: LiveServer) -> Non
     assert (rows[made["id"]]["role"], rows[made["id"]]["app"]) == ("agent", "a")
     assert cli("token", "revoke", made["id"]).code == 0
     assert "revoked" in mistake(cli("token", "revoke", made["id"]))
-    server.plane.reload_tokens()
+    server.plane.stored_tokens.reload()
     assert server.plane.tokens.find(made["token"]) is None
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy.engine import Engine
 
+from controlplane.health.judge import judge
 from controlplane.model import QueryStatus
+from controlplane.store.engine import checkpoint, sqlite_file
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, stamp
 
@@ -21,7 +25,7 @@ ROW = set(
     " input_rows_per_second processed_rows_per_second"
     " batch_duration_seconds lag_rows lag_offsets lag_batches lag_unknown"
     " lag_seconds state_rows state_bytes watermark starts actions_allowed restart"
-    " action recent".split()
+    " action recent desired".split()
 )
 DETAIL = ROW | set(
     "runs sources sink operators facts agent_info failure changes actions latest_progress superseded_by gaps"
@@ -87,7 +91,7 @@ def test_a_dead_jvm_below_living_python_is_one_alert_and_every_action_names_the_
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "driver_unreachable")
     (agent,) = [a for a in admin.get("/api/v1/agents").json()["agents"] if a["agent"] == driver.agent]
     assert agent["unreachable"]["cause"] == "jvm_exited"
-    alerts = eventually(lambda: firing(admin, driver.app))
+    alerts = eventually(lambda: firing(admin, driver.app))  # four ticks
     assert [(a["name"], a["value"]) for a in alerts] == [("DriverFailed", 2.0)]
     driver.send(("app_ended", {"reason": "jvm_exited", "exception": "Py4JNetworkError: refused"}))
     rows = fleet(admin, app=driver.app)
@@ -109,12 +113,16 @@ def test_the_detail_holds_sparks_own_json(
     detail = admin.get(f"/api/v1/queries/{query.query_id}").json()
     assert set(detail) == DETAIL
     assert detail["latest_progress"]["batchId"] == 4
+    batches = f"/api/v1/queries/{query.query_id}/runs/{query.run_id}/batches"
+    assert admin.get(f"{batches}/4").json()["report"] == detail["latest_progress"]
+    missing = admin.get(f"{batches}/99")
+    assert missing.status_code == 404 and "batch 99" in missing.text
     assert detail["sources"][0]["latest_offset"] == {"orders": {"0": 507}}
     assert detail["sources"][0]["lag_rows"] == 7.0
     assert detail["operators"][0]["operatorName"] == "stateStoreSave"
     assert detail["sink"]["description"] == "NoopTable"
     assert [(r["first_batch_id"], r["last_batch_id"], r["batches"]) for r in detail["runs"]] == [(0, 4, 5)]
-    assert detail["facts"]["checkpoint"] == "/c"
+    assert detail["facts"]["checkpoint"] == f"/c/{query.query_id}"
     assert detail["agent_info"]["spark_version"] == "4.3.0"
     assert (detail["superseded_by"], detail["failure"]) == (None, None)
 
@@ -172,6 +180,17 @@ def test_a_query_is_named_as_lists_and_labels_print_it(
     assert "names no query" in refused.text
 
 
+def test_the_server_states_its_figures_and_limits(
+    driver: SimulatedAgent, admin: httpx.Client, server: LiveServer
+) -> None:
+    about = admin.get("/api/v1/server").json()
+    assert about["role"] == "active"
+    assert about["figures"]["controlplane_agents"] >= 1
+    assert about["limits"]["retention_days"] == 14
+    query = {"query": "controlplane_agents"}
+    assert admin.get("/prometheus/api/v1/query", params=query).json()["data"]["result"]
+
+
 def test_the_worst_comes_first_and_the_counts_add_up(driver: SimulatedAgent, admin: httpx.Client) -> None:
     good, bad = SimulatedQuery("aaa"), SimulatedQuery("zzz")
     for query in (good, bad):
@@ -216,6 +235,17 @@ def _with_status(admin: httpx.Client, query_id: str, status: str) -> dict[str, A
 
 def test_the_metrics_have_an_agent_without_a_query(driver: SimulatedAgent, admin: httpx.Client) -> None:
     assert f'agent="{driver.agent}"' in admin.get("/metrics").text
+
+
+def test_who_scrapes_two_servers_gets_each_query_once(
+    server: LiveServer, query: SimulatedQuery, admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    active = admin.get("/metrics").text
+    assert query.query_id in active and "controlplane_active 1.0" in active
+    monkeypatch.setattr(server.plane.election, "active_since", None)
+    standby = admin.get("/metrics").text
+    assert "controlplane_active 0.0" in standby
+    assert [line for line in standby.splitlines() if line.startswith("spark_streaming_")] == []
 
 
 def test_agents_are_listed(driver: SimulatedAgent, admin: httpx.Client) -> None:
@@ -278,15 +308,24 @@ def test_a_query_whose_first_start_failed_is_in_the_fleet_with_its_failure_until
     assert [row["query_id"] for row in fleet(admin, app=driver.app)] == [started.query_id]
 
 
+def _damage(engine: Engine) -> None:
+    """Overwrite all pages of an SQLite store but the first; connections read them anew."""
+    file = sqlite_file(engine)
+    assert file is not None and checkpoint(engine)
+    with file.open("r+b") as pages:
+        pages.seek(4096)
+        pages.write(b"\xa5" * (file.stat().st_size - 4096))
+    engine.dispose()
+
+
 def test_readiness_names_what_is_wrong(tmp_path: Path) -> None:
     with live_server(tmp_path) as running, running.client("") as anyone:
         assert anyone.get("/readyz").json() == {"status": "ok", "reasons": []}
         running.plane.scheduler.stop()
         assert eventually(lambda: anyone.get("/readyz").status_code == 503)
         assert anyone.get("/readyz").json()["reasons"] == ["the scheduler is not running"]
-        running.plane.writer.stop()
-        closed = "the store does not accept writes; see the server log"
-        assert eventually(lambda: closed in anyone.get("/readyz").json()["reasons"])
+        _damage(running.plane.engine)
+        assert eventually(lambda: "file is damaged" in str(anyone.get("/readyz").json()["reasons"]))
         assert anyone.get("/healthz").status_code == 200
         agent = running.agent()
         refused = agent.http.post("/api/v1/events", content=agent.line("heartbeat", {}))
@@ -301,8 +340,48 @@ def test_a_thousand_queries_are_listed_quickly(server: LiveServer, admin: httpx.
         lines.append(driver.line(*driver.progress(SimulatedQuery(f"q{number}"))))
     assert driver.post(*lines)["stored"] == 1000
     assert len(fleet(admin, app="many")) == 1000
-    began = time.perf_counter()
-    assert admin.get("/api/v1/queries").status_code == 200
-    assert time.perf_counter() - began < 2.0
+    page = {"app": "many", "search": "q99", "sort": "-name", "limit": 3, "fields": "name"}
+    answer = admin.get("/api/v1/queries", params=page)
+    assert [row["name"] for row in answer.json()["queries"]] == ["q999", "q998", "q997"]
+    assert answer.json()["total"] == 11
+    unchanged = admin.get("/api/v1/queries", params=page, headers={"If-None-Match": answer.headers["ETag"]})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    whole = admin.get("/api/v1/queries", params={"app": "many"})
+    assert whole.headers["Content-Encoding"] == "gzip"
+    changes = admin.get("/api/v1/queries", params={"app": "many", "since": whole.json()["cursor"]})
+    listed = {row["query_id"] for row in whole.json()["queries"]}
+    # Queries of other apps that changed are not of this list.
+    assert listed.isdisjoint(changes.json()["removed"])
     assert eventually(lambda: admin.get("/metrics").status_code == 200)
     driver.close()
+
+
+@pytest.mark.parametrize("of_adopter", [False, True], ids=["its own agent", "an adopter of its spool"])
+def test_a_driver_whose_events_are_refused_for_now_is_lost_unless_its_own_agent_sends_them(
+    of_adopter: bool, server: LiveServer, driver: SimulatedAgent
+) -> None:
+    query = SimulatedQuery("late")
+    driver.start(query)
+    agent = server.plane.window.agent(driver.agent)
+    assert agent is not None
+    server.plane.ingest.quotas.charge([(driver.app, 1_000_000)])
+    asked = time.time() + 300  # so long its requests have been refused
+    with pytest.MonkeyPatch.context() as clock:
+        clock.setattr(server.plane.window, "note_contact", _later(server.plane.window.note_contact, asked))
+        own = str(uuid.uuid4()) if of_adopter else driver.agent
+        body = gzip.compress(driver.line("heartbeat", {}))[:-1]  # it is refused before it is decompressed
+        headers = {"X-Agent": own, "Content-Encoding": "gzip"}
+        answer = driver.http.post("/api/v1/events", content=body, headers=headers)
+    assert answer.status_code == 429
+    view = server.plane.window.view(query.query_id)
+    assert view is not None
+    verdict = judge(view, asked)
+    if of_adopter:
+        assert verdict.status is QueryStatus.LOST
+    else:
+        assert verdict.status is not QueryStatus.LOST
+        assert "Its events are 5 min behind." in verdict.reason
+
+
+def _later(note_contact: Callable[[str, float], None], at: float) -> Callable[[str, float], None]:
+    return lambda agent, now: note_contact(agent, at)

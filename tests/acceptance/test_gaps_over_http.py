@@ -12,6 +12,7 @@ from tests.acceptance.live import LiveServer, live_server
 from tests.drivers import Driver, report
 
 QUERY = str(uuid.uuid4())
+RUN, NEXT = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 COUNTER = "spark_streaming_batches_unreported_total"
 
 
@@ -20,7 +21,7 @@ def test_a_gap_is_shown_counted_once_and_closed_by_what_comes_late(tmp_path: Pat
     with live_server(tmp_path, lambda: time.time() + ahead[0]) as server:
         driver = Driver()
 
-        def send_batches(*batches: int, run_id: str = "run") -> None:
+        def send_batches(*batches: int, run_id: str = RUN) -> None:
             lines = [
                 driver.line("progress", report(QUERY, run_id, batch, time.time()), time.time() + ahead[0])
                 for batch in batches
@@ -30,15 +31,15 @@ def test_a_gap_is_shown_counted_once_and_closed_by_what_comes_late(tmp_path: Pat
             assert answer.json()["stored"] == len(batches)
 
         send_batches(7, 8, 11)
-        send_batches(11, 12, 15, run_id="next")
-        assert spans(server) == [("run", 9, 10), ("next", 13, 14)] and counter(server) is None
+        send_batches(11, 12, 15, run_id=NEXT)
+        assert spans(server) == [(RUN, 9, 10), (NEXT, 13, 14)] and counter(server) is None
         send_batches(9)
-        assert spans(server) == [("run", 10, 10), ("next", 13, 14)]
+        assert spans(server) == [(RUN, 10, 10), (NEXT, 13, 14)]
         ahead[0] += GRACE_SECONDS + 1
         send_batches(16)
         assert counter(server) == 3.0
         send_batches(10, 13)
-        assert spans(server) == [("next", 14, 14)] and counter(server) == 3.0
+        assert spans(server) == [(NEXT, 14, 14)] and counter(server) == 3.0
 
 
 def spans(server: LiveServer) -> list[tuple[str, int, int]]:

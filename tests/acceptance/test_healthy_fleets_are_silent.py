@@ -36,7 +36,7 @@ def windows(at: float, batch: int) -> dict[str, Any]:
     return {"operatorName": "stateStoreSave", "memoryUsedBytes": 10_000_000, "commitTimeMs": 10, **rows}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_trigger_of_ten_minutes_raises_nothing(simulation: Simulation) -> None:
     driver = SimulatedDriver(simulation)
     for name, limit in (("every_ten", None), ("every_ten_limited", 200_000)):
@@ -50,7 +50,7 @@ def test_a_trigger_of_ten_minutes_raises_nothing(simulation: Simulation) -> None
     assert driver.streams[0].batch >= 16
 
 
-@pytest.mark.long
+@pytest.mark.soak  # in CI, the day of fifty healthy queries has idle topics and nights
 def test_an_idle_query_raises_nothing_by_day_or_night(simulation: Simulation) -> None:
     driver = SimulatedDriver(simulation)
 
@@ -122,7 +122,7 @@ def away_for(simulation: Simulation, seconds: float, *drivers: SimulatedDriver) 
         driver.online = True
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_job_that_reads_all_there_is_each_hour_raises_nothing(simulation: Simulation) -> None:
     driver = SimulatedDriver(simulation)
     hourly = SimulatedStream(
@@ -148,7 +148,7 @@ def test_a_burst_that_is_worked_off_raises_nothing(simulation: Simulation) -> No
     assert fired(simulation) == []
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_short_jobs_and_a_driver_that_is_preempted_now_and_then_raise_nothing(simulation: Simulation) -> None:
     often = SimulatedStream("often", steadily(30.0), lambda rows: 5.0, 0.0, trigger="available_now")
     steady = SimulatedStream("preempted", steadily(100.0), lambda rows: 0.5, 5.0)
@@ -169,7 +169,7 @@ def test_short_jobs_and_a_driver_that_is_preempted_now_and_then_raise_nothing(si
     assert often.batch == 18
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_event_times_cut_to_the_hour_raise_nothing(simulation: Simulation) -> None:
     driver = SimulatedDriver(simulation)
     by_hour = SimulatedStream("by_hour", steadily(100.0), lambda rows: 0.5, 30.0)
@@ -194,7 +194,7 @@ def test_keys_that_have_all_come_after_an_hour_raise_nothing(simulation: Simulat
 # -- controls: the same simulation with a trouble in it -------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_control_a_query_that_reads_less_than_arrives_alerts(simulation: Simulation) -> None:
     driver = SimulatedDriver(simulation)
     driver.start(SimulatedStream("falls_behind", steadily(100.0), lambda rows: 1.5, 2.0, 100))
@@ -209,6 +209,18 @@ def test_control_a_driver_that_dies_alerts(simulation: Simulation) -> None:
     driver.die()
     simulation.pass_time(300)
     assert simulation.names() == {"AgentLost"}
+
+
+def test_control_one_of_two_drivers_that_dies_alerts_once_for_its_queries(simulation: Simulation) -> None:
+    dies, lives = SimulatedDriver(simulation), SimulatedDriver(simulation)
+    for number in range(3):
+        dies.start(SimulatedStream(f"orphan{number}", steadily(100.0), lambda rows: 0.5, 5.0))
+    lives.start(SimulatedStream("lives", steadily(100.0), lambda rows: 0.5, 5.0))
+    simulation.pass_time(400)
+    dies.die()
+    simulation.pass_time(300)
+    [alert] = simulation.raised()
+    assert (alert.alert.rule, alert.alert.value) == ("DriverLost", 3)
 
 
 def test_control_a_dead_driver_alerts_once_although_the_server_restarts(simulation: Simulation) -> None:
@@ -261,7 +273,7 @@ def test_control_a_driver_that_is_killed_again_and_again_alerts(simulation: Simu
     assert len(simulation.raised()) == 1
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_control_long_batches_without_a_rate_limit_alert(simulation: Simulation) -> None:
     driver = SimulatedDriver(simulation)
     driver.start(SimulatedStream("takes_all", steadily(100.0), lambda rows: 400.0, 0.0))
@@ -280,7 +292,7 @@ def test_control_state_that_only_grows_alerts(simulation: Simulation) -> None:
     assert simulation.names() == {"StateGrowthWithoutEviction"}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_control_a_watermark_that_stands_still_alerts(simulation: Simulation) -> None:
     driver = SimulatedDriver(simulation)
     stuck = SimulatedStream(
@@ -299,9 +311,10 @@ def test_control_a_query_that_fails_after_each_start_alerts(simulation: Simulati
         simulation.pass_time(20)
         driver.stop(stream, "org.apache.spark.SparkException: [CAST_INVALID_INPUT] no", "CAST_INVALID_INPUT")
         simulation.pass_time(30)
-    assert simulation.names() == {"CrashLoop", "QueryFailed"}
+    assert simulation.names() == {"CrashLoop", "Flapping", "QueryFailed"}
 
 
+@pytest.mark.soak
 def test_control_an_overrun_alerts(simulation: Simulation) -> None:
     driver = SimulatedDriver(simulation)
     driver.start(SimulatedStream("overruns", steadily(10.0), lambda rows: 7.0, 5.0))

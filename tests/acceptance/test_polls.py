@@ -58,7 +58,7 @@ def held(url: str, token: str, count: int) -> Iterator[Holder]:
 @pytest.fixture(scope="module")
 def crowd(server: LiveServer) -> Iterator[Holder]:
     with held(server.url, server.agent_token, POLLS) as holder:
-        assert eventually(lambda: server.plane.outbox.held_polls == POLLS, 20)
+        assert eventually(lambda: server.plane.outbox.held_polls == POLLS)
         yield holder
 
 
@@ -102,10 +102,10 @@ def test_a_poll_answers_204_when_its_time_is_over(agent: SimulatedAgent) -> None
 
 def test_a_server_that_stops_ends_all_polls(tmp_path: Path) -> None:
     with live_server(tmp_path) as running, held(running.url, running.agent_token, POLLS) as holder:
-        assert eventually(lambda: running.plane.outbox.held_polls == POLLS, 20)
+        assert eventually(lambda: running.plane.outbox.held_polls == POLLS)
         running.server.should_exit = True
         began = time.perf_counter()
-        assert eventually(lambda: not running.server.server_state.connections, 5)
+        assert eventually(lambda: not running.server.server_state.connections)
         assert time.perf_counter() - began < 3.0
         assert eventually(lambda: holder.renewed == POLLS)
 
@@ -140,7 +140,7 @@ def test_a_signal_ends_the_process_in_good_order(tmp_path: Path, number: signal.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     url = process.stdout.readline().split()[1]
-    assert eventually(lambda: _answers(url), 20)
+    assert eventually(lambda: _answers(url))
     token = (tmp_path / "agent.token").read_text().strip()
     with held(url, token, 50) as holder:
         assert eventually(lambda: holder.held == 50)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
+import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import httpx
 import pytest
@@ -23,7 +20,8 @@ from controlplane.api.routes.prometheus import MAX_EVALUATIONS
 from controlplane.errors import StoreUnavailable
 from controlplane.model import Role
 from tests.acceptance.live import LiveServer, eventually
-from tests.acceptance.simulated import TLS, SimulatedQuery
+from tests.acceptance.simulated import SimulatedQuery
+from tests.stores import skip_or_fail
 
 BASE = "/prometheus/api/v1"
 Json = dict[str, Any]
@@ -260,92 +258,99 @@ def test_an_unavailable_store_is_a_temporary_error(admin: httpx.Client, fake_ser
 # -- promtool ----------------------------------------------------------------------------------------
 
 
-def lacking() -> NoReturn:
-    output = "no promtool: apt-get install -y prometheus"
-    if os.environ.get("CONTROLPLANE_REQUIRE_ALL") == "1":
-        pytest.fail(output)
-    pytest.skip(output)
-
-
-@contextlib.contextmanager
-def bearing(url: str, token: str) -> Iterator[str]:
-    """A proxy before `url` that adds the token, as people put one before what cannot send it."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            headers = {
-                "Authorization": f"Bearer {token}",
-                "Content-Type": self.headers.get("Content-Type", ""),
-            }
-            answer = httpx.request(self.command, url + self.path, content=body, headers=headers, verify=TLS)
-            self.send_response(answer.status_code)
-            self.send_header("Content-Type", answer.headers["Content-Type"])
-            self.send_header("Content-Length", str(len(answer.content)))
-            self.end_headers()
-            self.wfile.write(answer.content)
-
-        do_POST = do_GET
-
-        def log_message(self, format: str, *args: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as proxy:
-        threading.Thread(target=proxy.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{proxy.server_port}"
-        proxy.shutdown()
-
-
 @pytest.fixture(scope="module")
-def promtool(server: LiveServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Runs `promtool query …` against this server, with a viewer's token; gives what it prints.
+def promtool(server: LiveServer) -> Callable[..., str]:
+    """Runs `promtool …` against this server, with a viewer's token as password; gives what it prints."""
+    program = shutil.which("promtool") or skip_or_fail("promtool", "apt-get install -y prometheus")
+    url = server.url.replace("http://", f"http://viewer:{server.token(Role.VIEWER)}@") + "/prometheus"
 
-    That of Debian 12 cannot send a token itself.
-    """
-    program = shutil.which("promtool")
-    if program is None:
-        lacking()
-    token = server.token(Role.VIEWER)
-    config = Path(tmp_path_factory.mktemp("promtool")) / "http.yml"
-    config.write_text(f"authorization: {{credentials: {token}}}\n", encoding="utf-8")
-    usage = subprocess.run(
-        [program, "query", "instant", "--help"], capture_output=True, text=True, check=False
-    )
-    sends = "--http.config.file" in usage.stdout + usage.stderr
-    options = [f"--http.config.file={config}"] if sends else []
-    with contextlib.nullcontext(server.url) if sends else bearing(server.url, token) as url:
+    def run(*arguments: str, ok: bool = True) -> str:
+        command = [program, *(argument.replace("SERVER", url) for argument in arguments)]
+        output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (output.returncode == 0) is ok, output.stderr
+        return output.stdout if ok else output.stderr
 
-        def run(kind: str, *arguments: str, ok: bool = True) -> str:
-            output = subprocess.run(
-                [
-                    str(program),
-                    "query",
-                    kind,
-                    *options,
-                    *(a.replace("SERVER", f"{url}/prometheus") for a in arguments),
-                ],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            assert (output.returncode == 0) is ok, output.stderr
-            return output.stdout if ok else output.stderr
-
-        yield run
+    return run
 
 
 def test_promtool_queries_this_server_as_it_finds_it(promtool: Any, orders: SimulatedQuery) -> None:
     selector = f'spark_streaming_batches_total{{query_id="{orders.query_id}"}}'
-    assert "=> 2 @[" in promtool("instant", "SERVER", selector)
-    assert f'query_id="{orders.query_id}"' in promtool("range", "--step=1s", "SERVER", selector)
-    assert orders.query_id in promtool("series", f"--match={selector}", "SERVER")
-    assert "orders" in promtool("labels", "SERVER", "query").split()
-    output = json.loads(promtool("instant", "--format=json", "SERVER", "vector(1)"))
+    assert "=> 2 @[" in promtool("query", "instant", "SERVER", selector)
+    assert f'query_id="{orders.query_id}"' in promtool("query", "range", "--step=1s", "SERVER", selector)
+    assert orders.query_id in promtool("query", "series", f"--match={selector}", "SERVER")
+    assert "orders" in promtool("query", "labels", "SERVER", "query").split()
+    output = json.loads(promtool("query", "instant", "--format=json", "SERVER", "vector(1)"))
     assert output[0]["value"][1] == "1"
 
 
+def test_the_server_is_healthy_and_ready_as_promtool_checks_it(admin: httpx.Client) -> None:
+    assert [admin.get(f"/prometheus/-/{path}").status_code for path in ("healthy", "ready")] == [200, 200]
+
+
 def test_promtool_shows_our_refusals(promtool: Any) -> None:
-    output = promtool("instant", "SERVER", "sum(", ok=False)
+    output = promtool("query", "instant", "SERVER", "sum(", ok=False)
     assert "bad_data" in output
     assert "parse error" in output
+
+
+# -- Basic -------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_taken_as_the_password_of_basic_below_the_neighbours_paths(server: LiveServer) -> None:
+    auth = httpx.BasicAuth("anybody", server.admin_token)
+    with server.client("") as client:
+        for path in ("/prometheus/api/v1/labels", "/alertmanager/api/v2/silences", "/metrics"):
+            assert client.get(path, auth=auth).status_code == 200, path
+        assert client.get("/api/v1/queries", auth=auth).status_code == 401
+        assert client.get("/prometheus/api/v1/labels", auth=("a", "cp_wrong")).status_code == 401
+
+
+def test_another_site_cannot_write_with_a_password_that_the_browser_repeats(server: LiveServer) -> None:
+    alerts = [{"labels": {"alertname": "Forged"}}]
+    post = "/alertmanager/api/v2/alerts"
+    with server.client("") as client:
+        auth, origin = httpx.BasicAuth("anybody", server.admin_token), {"Origin": "http://evil.example"}
+        assert client.post(post, json=alerts, auth=auth, headers=origin).status_code == 401
+        assert client.post(post, json=alerts, auth=auth).status_code == 200
+        query = client.post("/prometheus/api/v1/query", data={"query": "1"}, auth=auth, headers=origin)
+        assert query.status_code == 200  # it changes nothing, and Grafana passes the header on
+
+
+# -- status, federation ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "config",
+        "flags",
+        "runtimeinfo",
+        "tsdb",
+        "walreplay",
+        "../alertmanagers",
+        "../targets",
+        "../query_exemplars",
+    ],
+)
+def test_what_grafana_and_scripts_ask_for_is_answered(admin: httpx.Client, path: str) -> None:
+    answer = admin.get(f"{BASE}/status/{path}" if ".." not in path else f"{BASE}/{path[3:]}")
+    assert (answer.status_code, answer.json()["status"]) == (200, "success")
+
+
+def test_the_current_samples_of_chosen_series_are_federated(
+    admin: httpx.Client, orders: SimulatedQuery
+) -> None:
+    chosen = (
+        f'{{query_id="{orders.query_id}",__name__=~"spark_streaming_batch_id|spark_streaming_batches_total"}}'
+    )
+    answer = admin.get("/prometheus/federate", params={"match[]": [chosen, "controlplane_agents"]})
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    assert [line for line in lines if line.startswith("#")] == [
+        "# TYPE controlplane_agents gauge",
+        "# TYPE spark_streaming_batch_id gauge",
+        "# TYPE spark_streaming_batches_total counter",
+    ]
+    (line,) = (line for line in lines if line.startswith("spark_streaming_batches_total{"))
+    assert f'query_id="{orders.query_id}"' in line and re.search(r"} 2 \d{13}$", line)
+    assert error(admin.get("/prometheus/federate")) == (400, "bad_data")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -103,6 +104,16 @@ def ask(ours: httpx.Client, peer: Peer, request: str) -> tuple[httpx.Response, h
     return mine, httpx.request(method, f"{peer.url}/api/v1/{path}", **body)  # type: ignore[arg-type]
 
 
+LONG = 'count by (app, q) (rate(m{app="aaaaaaaaaaaaaaaaaaaaaaaaaaaa",q=~"bbbbbbbbbbbbbbbbbbbbbbbb"}[5m]) > 1)'
+FORMATTED = [
+    "sum(rate( m{q='one'} [5m] offset 1m))by(app)/on(app)group_left(q)m>bool 2",
+    "-m^2 + (m+1)*m - (m - m @ end())",
+    'max_over_time((m unless m)[1h30m:1m] @ 12) or absent({__name__=~"a.*",b!="c"})',
+    'topk(3, label_replace(m,"a","$1","b","(.*)")) % 1e9 == 0.000001',
+    f"{LONG} and {LONG}",
+    f"sum without (q) ({LONG}, 1)".replace(", 1", " / -m"),
+    f"label_join({LONG},'a','b','c','d')",
+]
 AT, OVER = "time=$T", "start=1795158940&end=$T"
 ANSWERED = [
     f"GET query?query=m&{AT}",
@@ -136,6 +147,8 @@ ANSWERED = [
     f"GET label/nothing/values?match[]=m&{OVER}",
     "GET metadata?metric=nothing",
     "GET metadata?limit=0",
+    *(f"GET format_query?query={quote(text)}" for text in FORMATTED),
+    "POST format_query query=m%2B1",
 ]
 
 
@@ -157,6 +170,7 @@ REFUSED = [
     "GET query",
     "GET query?query=",
     "GET query?query=m%2B",
+    "GET format_query?query=m%2B",
     "GET query?query=foo(m)",
     "GET query?query=m&time=yesterday",
     "GET query?query=m&timeout=x",
@@ -240,8 +254,8 @@ def test_rules_and_alerts_have_the_same_shape(ours: httpx.Client, peer: Peer) ->
         groups = client.get(url).json()["data"]["groups"]
         return all(rule["health"] != "unknown" for group in groups for rule in group["rules"])
 
-    assert eventually(lambda: settled(httpx, f"{peer.url}/api/v1/rules"), 30.0)
-    assert eventually(lambda: settled(ours, "/prometheus/api/v1/rules"), 30.0)
+    assert eventually(lambda: settled(httpx, f"{peer.url}/api/v1/rules"))
+    assert eventually(lambda: settled(ours, "/prometheus/api/v1/rules"))
     for request in ("GET rules", "GET rules?type=alert", "GET rules?type=record", "GET alerts"):
         mine, other = ask(ours, peer, request)
         assert shape(without_places(mine.json())) == shape(without_places(other.json())), request

@@ -109,7 +109,7 @@ def _request(path: str, secret: str, book: Any) -> Any:
 
     from starlette.requests import Request
 
-    plane = SimpleNamespace(tokens=book, settings=SimpleNamespace(metrics_need_token=True))
+    plane = SimpleNamespace(tokens=book, settings=SimpleNamespace(metrics_are_open=False))
     app = SimpleNamespace(state=SimpleNamespace(plane=plane, unknown_tokens=None))
     headers = [(b"authorization", f"Bearer {secret}".encode())]
     scope = {"type": "http", "method": "GET", "path": path, "headers": headers, "app": app}
@@ -121,7 +121,7 @@ def test_metrics_can_be_closed(server: LiveServer, anonymous: httpx.Client) -> N
     try:
         assert anonymous.get("/metrics").status_code == 401
     finally:
-        object.__setattr__(server.plane.settings, "metrics_need_token", False)
+        object.__setattr__(server.plane.settings, "metrics_need_token", None)
     assert anonymous.get("/metrics").status_code == 200
 
 
@@ -140,7 +140,51 @@ def test_basic_authentication_works_for_the_docs_only(server: LiveServer, anonym
 
 
 def test_whoami_returns_the_name_and_the_role(server: LiveServer, admin: httpx.Client) -> None:
-    assert admin.get("/api/v1/whoami").json() == {"name": "local admin", "role": "admin"}
+    answer = admin.get("/api/v1/whoami").json()
+    assert answer == {"name": "local admin", "role": "admin", "person": None, "may_impersonate": True}
+
+
+def as_person(client: httpx.Client, name: str, role: str, path: str = "/api/v1/whoami") -> httpx.Response:
+    return client.get(path, headers={"Impersonate-User": name, "Impersonate-Role": role})
+
+
+@pytest.mark.parametrize(
+    ("own", "stated", "effective"),
+    [
+        (Role.ADMIN, "operator", "operator"),
+        (Role.OPERATOR, "admin", "operator"),  # never more than the token's own role
+        (Role.VIEWER, "admin", "viewer"),
+        (Role.OPERATOR, "viewer", "viewer"),
+    ],
+)
+def test_a_token_acts_for_a_person_with_the_lower_role(
+    server: LiveServer, own: Role, stated: str, effective: str
+) -> None:
+    with server.client(server.token(own, may_impersonate=True)) as client:
+        answer = as_person(client, "J%C3%B6rg", stated).json()
+        assert (answer["person"], answer["role"], answer["name"]) == ("Jörg", effective, f"test {own}")
+        silence = {"matchers": ['a="b"'], "duration_seconds": 60, "actor": "ada"}
+        headers = {"Impersonate-User": "J%C3%B6rg", "Impersonate-Role": stated}
+        made = client.post("/api/v1/silences", json=silence, headers=headers)
+        assert (made.status_code == 201) == (effective == "operator")
+    if effective == "operator":
+        assert made.json()["silence"]["created_by"] == "Jörg"
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [("", "viewer"), ("ada", "agent"), ("ada", "root"), ("x" * 201, "viewer")]
+)
+def test_a_person_needs_a_name_and_a_role_of_people(admin: httpx.Client, name: str, role: str) -> None:
+    assert as_person(admin, name, role).status_code == 400
+
+
+def test_a_token_without_the_right_acts_under_its_own_name_only(server: LiveServer) -> None:
+    with server.client(server.token(Role.OPERATOR)) as client:
+        refused = as_person(client, "ada", "operator")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "may_not_impersonate")
+        silence = {"matchers": ['a="b"'], "duration_seconds": 60, "actor": "ada"}
+        made = client.post("/api/v1/silences", json=silence).json()["silence"]
+        assert made["created_by"] == "test operator"
 
 
 def test_a_token_made_by_another_process_is_known_at_once(
@@ -169,7 +213,7 @@ def test_a_revoked_token_is_dropped_and_a_poll_held_with_it_gets_nothing(
             token = server.plane.tokens.find(secret)
             assert token is not None
             server.plane.writer.write(lambda conn: rows.revoke(conn, token.id, server.plane.clock()))
-            server.plane.reload_tokens()
+            server.plane.stored_tokens.reload()
             await asyncio.to_thread(
                 admin.post, f"/api/v1/queries/{query.query_id}/actions", json={"action": "stop"}
             )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from alerts.rules.pack import render
 from tests.acceptance.live import eventually, live_server
 from tests.acceptance.simulated import TLS
 from tests.acceptance.simulation import SimulatedDriver, SimulatedStream, WallClockSimulation, steadily
+from tests.ports import free_port
 from tests.stores import skip_or_fail
 
 SCALE, STEP = 0.05, 1.0
@@ -68,15 +68,13 @@ def prometheus(folder: Path, target: str) -> Iterator[str]:
         "scrape_configs": [{"job_name": "controlplane", "static_configs": [{"targets": [target]}]}],
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     options = (f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}")
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([program, *options, f"--web.listen-address={address}"], stderr=log)
     try:
         url = f"http://{address}"
-        assert eventually(lambda: _ready(url), 30), (folder / "log").read_text()
+        assert eventually(lambda: _ready(url)), (folder / "log").read_text()
         yield url
     finally:
         process.terminate()
@@ -143,7 +141,7 @@ def test_prometheus_that_scrapes_us_raises_the_same_alerts(tmp_path: Path) -> No
         with prometheus(tmp_path, server.url.removeprefix("http://")) as url, server.client() as ours:
             peer = httpx.Client(base_url=url, verify=TLS)
             # Rules that look back see what both have only from the first scrape on.
-            assert eventually(lambda: peer.get("/api/v1/query?query=up==1").json()["data"]["result"], 30)
+            assert eventually(lambda: peer.get("/api/v1/query?query=up==1").json()["data"]["result"])
             drivers = troubled(simulation)
             events(simulation, drivers)
             here, there = Seen(), Seen()

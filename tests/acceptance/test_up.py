@@ -12,12 +12,7 @@ from pathlib import Path
 import httpx
 
 from tests.acceptance.live import eventually
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.ports import free_port
 
 
 def answers(url: str) -> bool:
@@ -47,8 +42,8 @@ def test_one_command_starts_both_and_ctrl_c_leaves_nothing(tmp_path: Path) -> No
         [*command, "--data-dir", str(tmp_path / "data")], stdout=subprocess.PIPE, text=True
     )
     try:
-        assert eventually(lambda: answers(f"http://127.0.0.1:{ports[0]}/readyz"), 30)
-        assert eventually(lambda: answers(f"http://127.0.0.1:{ports[1]}/_stcore/health"), 60)
+        assert eventually(lambda: answers(f"http://127.0.0.1:{ports[0]}/readyz"))
+        assert eventually(lambda: answers(f"http://127.0.0.1:{ports[1]}/_stcore/health"), 300)
         children = children_of(process.pid)
         process.send_signal(signal.SIGINT)
         assert process.wait(15) == 0

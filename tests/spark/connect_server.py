@@ -12,7 +12,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.spark.deployment import free_port, wait_for
+from tests.ports import free_port
+from tests.spark.deployment import wait_for
 
 MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -57,7 +58,7 @@ class ConnectServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        wait_for(self._listens, 120)
+        wait_for(self._listens, 300)
 
     def _listens(self) -> bool:
         assert self._process is not None

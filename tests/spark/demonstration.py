@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,22 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.demo.scenarios import Trouble
+from tests.ports import free_port
 
-#: Seconds from the start to the first figures on two busy cores; alone it takes about twenty.
-FIRST_FIGURES = 90
+#: Seconds from the start to the first figures on a loaded machine; alone it takes about twenty.
+FIRST_FIGURES = 300
 #: The alert on a test machine that is too slow for the demonstration.
 OF_THE_MACHINE = "HostOverloaded"
-
-
-def free_ports(number: int) -> list[int]:
-    probes = [socket.socket() for _ in range(number)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 class Demo:
@@ -37,7 +26,7 @@ class Demo:
 
     def __init__(self, folder: Path, *arguments: str):
         self.data, self.output = folder / "data", folder / "output.txt"
-        self.port, self.ui_port = free_ports(2)
+        self.port, self.ui_port = free_port(), free_port()
         command = [sys.executable, "-m", "controlplane.cli.main", "demo", "--data-dir", str(self.data)]
         ports = ["--port", str(self.port), "--ui-port", str(self.ui_port)]
         with self.output.open("wb") as output:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.paths import ROOT
+from tests.ports import free_port
 
 PROGRAMS = Path(__file__).parent / "programs"
 SCHEMA = "key INT, value STRING"
@@ -24,19 +23,7 @@ SCHEMA = "key INT, value STRING"
 QUICK_IDLE = "--conf spark.sql.streaming.noDataProgressEventInterval=1000 pyspark-shell"
 
 
-def free_port() -> int:
-    """A free port below the ephemeral range, so that a server that restarts finds its port free again."""
-    while True:
-        with socket.socket() as probe:
-            try:
-                port = random.randint(20_000, 32_000)
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
-
-
-def wait_for(condition: Callable[[], Any], timeout: float = 60.0, every: float = 0.1) -> Any:
+def wait_for(condition: Callable[[], Any], timeout: float = 300.0, every: float = 0.1) -> Any:
     """Poll `condition` until it is truthy and return its value; AssertionError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
@@ -62,7 +49,7 @@ class Deployment:
         self.server = self._spawn(
             ["-m", "controlplane", "serve", "--port", str(self.port), "--data-dir", str(self.data)], "server"
         )
-        wait_for(self._is_ready, 30)
+        wait_for(self._is_ready, 300)
         return self.server
 
     def _is_ready(self) -> bool:
@@ -133,7 +120,7 @@ class Deployment:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def cli(self, *arguments: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
+    def cli(self, *arguments: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "controlplane", *arguments, "--server", self.url],
             env=dict(os.environ, PYTHONPATH=str(ROOT), CONTROLPLANE_DATA_DIR=str(self.data)),

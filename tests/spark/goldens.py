@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 STORE = "spark.sql.streaming.stateStore."
 HDFS: dict[str, str] = {}
 ROCKSDB = {
@@ -64,6 +66,11 @@ class Golden:
     sink: str = "collect"
     conf: Mapping[str, str] = field(default_factory=dict)
     trigger: Mapping[str, Any] = field(default_factory=lambda: {"availableNow": True})
+
+    @property
+    def marks(self) -> list[pytest.MarkDecorator]:
+        """Spark waits ten seconds at most for the Python worker of such a query, which a busy machine exceeds."""
+        return [pytest.mark.alone] if self.build is transformed else []
 
 
 @dataclass

@@ -84,7 +84,9 @@ def test_events_of_a_query_arrive_as_spark_wrote_them(spark, attached, recorder,
 def test_a_heartbeat_has_the_executors_and_the_heap_of_the_driver(spark, attached, recorder):
     output = recorder.wait_for(lambda: [h for h in heartbeats(attached, recorder) if "driver" in h])[0]
     assert output["executors"] == 0  # local mode has none
-    assert 2**20 < output["driver"]["heapUsed"] < output["driver"]["heapMax"] == 2**30
+    # The serial collector leaves out of its 1 GiB what it copies survivors to.
+    assert 2**20 < output["driver"]["heapUsed"] < output["driver"]["heapMax"]
+    assert 0.9 * 2**30 < output["driver"]["heapMax"] <= 2**30
 
 
 def test_the_delay_of_a_watermark_is_reported_in_seconds(spark, attached, recorder, tmp_path):

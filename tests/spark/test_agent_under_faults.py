@@ -41,14 +41,14 @@ def test_every_batch_is_stored_once_or_reported_as_missing(deployment: Deploymen
             feed.add(5)
             return committed(base) >= target
 
-        wait_for(is_there, 180, 0.2)
+        wait_for(is_there, 300, 0.2)
 
     def is_reported(name: str = "orders") -> dict[str, Any] | None:
         return deployment.queries().get(name)
 
     program = deployment.drive("two_queries.py", str(base))
     run_on()
-    query_id = wait_for(is_reported, 60)["query_id"]
+    query_id = wait_for(is_reported, 300)["query_id"]
     for turn in range(KILLS):
         if turn % 2 == 0:
             deployment.kill_server()
@@ -64,7 +64,7 @@ def test_every_batch_is_stored_once_or_reported_as_missing(deployment: Deploymen
         missing, reported = missing_from(deployment, base, query_id)
         return missing == reported and max(missing, default=0) <= committed(base)
 
-    wait_for(settled, 120, 1.0)
+    wait_for(settled, 300, 1.0)
     assert max(Counter(deployment.batches(query_id)).values()) == 1
     left = [path for path in (tmp_path / "spool").iterdir() if path.is_dir()]
-    wait_for(lambda: len([path for path in left if path.exists()]) == 1, 90, 1.0)
+    wait_for(lambda: len([path for path in left if path.exists()]) == 1, 300, 1.0)

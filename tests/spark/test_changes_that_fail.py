@@ -40,8 +40,8 @@ def test_change_is_named_as_the_cause_by_status_checkpoint_and_actions(
 ) -> None:
     base = str(feed.directory.parent)
     driver = deployment.drive("changed_queries.py", base, "before", app="changed")
-    wait_for(lambda: all_queries(deployment, lambda q: q["batch_id"] == 0), 180)
-    wait_for(lambda: all_queries(deployment, lambda q: shape_known(deployment, q)), 60)
+    wait_for(lambda: all_queries(deployment, lambda q: q["batch_id"] == 0), 300)
+    wait_for(lambda: all_queries(deployment, lambda q: shape_known(deployment, q)), 300)
     end(driver)
     before = {name: query["run_id"] for name, query in deployment.queries().items()}
     feed.add()
@@ -51,12 +51,12 @@ def test_change_is_named_as_the_cause_by_status_checkpoint_and_actions(
         named = f"The query was changed: {'' if query['name'] != 'keys' else 'aggregate (operator 0): '}"
         return f"{named}{CHANGES[query['name']]}" in query["reason"]
 
-    wait_for(lambda: all_queries(deployment, lambda q: q["status"] == "failed" and is_named(q)), 180)
+    wait_for(lambda: all_queries(deployment, lambda q: q["status"] == "failed" and is_named(q)), 300)
     for name, query in deployment.queries().items():
         detail = deployment.get(f"/api/v1/queries/{query['query_id']}")
         assert query["run_id"] != before[name] and detail["failure"]["retry"] == "never"
         assert CHANGES[name] in detail["failure"]["change"]
-        found = wait_for(lambda q=query: broken(deployment, q["query_id"]), 60)
+        found = wait_for(lambda q=query: broken(deployment, q["query_id"]), 300)
         first = found["findings"][0]
         assert (first["check"], first["effect"]) == ("run.not-allowed", "fails")
         refused = deployment.cli("start", name)

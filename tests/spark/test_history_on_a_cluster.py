@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -19,15 +18,10 @@ import pytest
 
 from controlplane.lake.lake import Lake
 from tests.paths import ROOT
+from tests.ports import free_port
 from tests.unit.controlplane.lake.lakes import by_glob, by_manifest, put, reports
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
-
-
-def free_port() -> int:
-    with socket.socket() as item:
-        item.bind(("127.0.0.1", 0))
-        return int(item.getsockname()[1])
 
 
 def spark_home() -> Path:
@@ -78,16 +72,16 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
 
 def wait_for_workers(page: int) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while time.monotonic() < until:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/", timeout=5) as answer:
                 if sum(item["state"] == "ALIVE" for item in json.load(answer)["workers"]) == 2:
                     return
-        except OSError:
+        except (OSError, ValueError):  # a page of HTML until the master has all its pages
             pass
         time.sleep(0.2)
-    raise AssertionError("two workers did not register in a minute")
+    raise AssertionError("two workers did not register in three minutes")
 
 
 def command(arguments: list[str], cwd: Path, python: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -192,7 +192,7 @@ def test_a_server_gets_all_of_it_and_sees_the_job_as_a_query(
                 if query["name"] == "history-ingest" and query["batch_id"] is not None
             ]
 
-        assert eventually(seen, 20)
+        assert eventually(seen)
     finally:
         attachment.detach()
 
@@ -217,7 +217,7 @@ def test_files_are_removed_once_they_are_taken_where_that_is_asked_for(take: Tak
     (zone.folder / "next.ndjson.gz").write_bytes(gzip.compress(b""))
     take(clean=True)
     (zone.folder / "last.ndjson.gz").write_bytes(gzip.compress(b""))
-    assert eventually(lambda: len(list(zone.folder.iterdir())) <= 2, 10)
+    assert eventually(lambda: len(list(zone.folder.iterdir())) <= 2)
 
 
 @pytest.mark.long
@@ -256,7 +256,7 @@ def test_a_stop_during_a_batch_is_no_failure(
         running = threading.Thread(target=ingest_job.run_stream, args=(own, plan, batches, stopping, print))
         running.start()
         try:
-            assert eventually(lambda: own.streams.active and jobs(), 30)
+            assert eventually(lambda: own.streams.active and jobs())
             query = own.streams.active[0]
         finally:
             stopping.set()
@@ -281,10 +281,10 @@ def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_p
     )
     running.start()
     try:
-        assert eventually((tmp_path / "checkpoint" / "commits" / "0").exists, 30)
+        assert eventually((tmp_path / "checkpoint" / "commits" / "0").exists)
         own.streams.active[0].stop()
         zone.drop(2)
-        assert eventually(lambda: batches.totals.events >= len(zone.events), 30)
+        assert eventually(lambda: batches.totals.events >= len(zone.events))
     finally:
         stopping.set()
         running.join(30)

@@ -58,9 +58,9 @@ class Ingest:
             stdout=self._log,
             start_new_session=True,
         )
-        assert eventually(lambda: "ingesting from" in self._text(seen), 90), self._text(seen)
+        assert eventually(lambda: "ingesting from" in self._text(seen), 300), self._text(seen)
         done = re.compile(r"^batch \d+: ", re.MULTILINE)
-        assert eventually(lambda: len(done.findall(self._text(seen))) >= batches, 90), self._text(seen)
+        assert eventually(lambda: len(done.findall(self._text(seen))) >= batches, 300), self._text(seen)
 
     def _text(self, since: int) -> str:
         return self._stated.read_bytes()[since:].decode(errors="replace")

@@ -361,6 +361,7 @@ def counted(bench: Bench, form: str) -> Any:
 
 
 @long
+@pytest.mark.alone  # Spark waits ten seconds at most for such a Python worker
 @pytest.mark.parametrize("form", ["pandas", "rows"])
 def test_a_transform_with_state_is_reported_and_keeps_its_state_through_a_restart(bench, spark, form):
     for name, value in ROCKSDB.items():
@@ -383,6 +384,7 @@ def test_a_transform_with_state_is_reported_and_keeps_its_state_through_a_restar
 
 
 @long
+@pytest.mark.alone
 def test_a_simple_source_in_python_is_reported_and_resumes_after_its_last_offset(bench, spark):
     from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
@@ -476,7 +478,7 @@ def test_the_server_judges_a_continuous_query_by_its_epochs(tmp_path):
     deployment = Deployment(tmp_path)
     try:
         program = deployment.drive("continuous.py", str(tmp_path / "base"), app="live")
-        wait_for(lambda: deployment.queries().get("epochs", {}).get("status") == "running", 180)
+        wait_for(lambda: deployment.queries().get("epochs", {}).get("status") == "running", 300)
         assert "is committed" in deployment.queries()["epochs"]["reason"]
         action = deployment.act("restart", "epochs", "--drain")["action"]
         assert action["evidence"]["verified_by"] == "epoch", action
@@ -493,11 +495,11 @@ def test_overrides_and_their_mistakes_travel_the_whole_way(tmp_path):
     deployment = Deployment(tmp_path)
     try:
         deployment.drive("two_queries.py", str(tmp_path / "base"))
-        wait_for(lambda: deployment.queries().get("orders", {}).get("batch_id") is not None, 180)
+        wait_for(lambda: deployment.queries().get("orders", {}).get("batch_id") is not None, 300)
         action = deployment.act("restart", "orders", "--drain", "--set", "trigger=700ms")["action"]
         assert action["evidence"]["overrides"] == {"trigger": "700ms"}, action
         query = f"/api/v1/queries/{action['query_id']}"
-        wait_for(lambda: deployment.get(query)["facts"]["trigger_interval"] == 0.7, 30)
+        wait_for(lambda: deployment.get(query)["facts"]["trigger_interval"] == 0.7)
         refused = deployment.cli("restart", "orders", "--set", "rate=5")
         assert refused.returncode == 1 and "only `trigger` can be overridden" in refused.stdout, refused
         assert "Traceback" not in refused.stderr

@@ -120,7 +120,7 @@ def test_a_failing_job_has_a_reason_and_the_store_keeps_its_rows(tmp_path: Path)
             service.tick()
             return "is not the metadata file of a lake" in (service.status().error or "")
 
-        assert eventually(reported, 120.0), (tmp_path / "data" / LOG_FILE).read_text()
+        assert eventually(reported, 300), (tmp_path / "data" / LOG_FILE).read_text()
         server.plane.prune()
         assert kept(server) == 4
 

@@ -15,9 +15,9 @@ from tests.ui import browser
 from tests.ui.browser import Screen
 from tests.webhook_receiver import WebhookReceiver, running_webhook
 
-pytestmark = [pytest.mark.spark, pytest.mark.browser, pytest.mark.long, pytest.mark.alone]
+pytestmark = [pytest.mark.spark, pytest.mark.browser, pytest.mark.soak]
 
-FLAGGED = 150
+FLAGGED = 300
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,6 @@ def screen(demo: Demo) -> Iterator[Screen]:
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=path, args=browser.FLAGS)
         page = launched.new_page(viewport={"width": 1440, "height": 900})
-        page.set_default_timeout(60_000)
         yield Screen(page, f"http://127.0.0.1:{demo.ui_port}")
         launched.close()
 
@@ -60,7 +59,6 @@ def batches(demo: Demo, query_id: str) -> list[dict[str, Any]]:
     return [report for report in found if report["numInputRows"]]
 
 
-@pytest.mark.soak
 def test_the_lagging_query_is_notified_and_restarted_and_no_row_is_lost_or_repeated(
     demo: Demo, screen: Screen, webhook: WebhookReceiver
 ) -> None:

@@ -85,7 +85,7 @@ def check(folder: Path, seconds: float, *arguments: str) -> None:
                 {s for n, s in demo.statuses().items() if n in HEALTHY} <= healthy
                 and demo.queries().keys() >= HEALTHY
             ),
-            3 * FIRST_FIGURES,
+            FIRST_FIGURES,
             demo.statuses,
         )
         before = {name: query["batch_id"] for name, query in demo.queries().items()}

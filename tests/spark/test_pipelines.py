@@ -67,7 +67,7 @@ def test_a_flow_is_followed_takes_no_command_and_finishes(deployment: Deployment
     for _ in range(29):
         feed.add(3)
     process = start(deployment, feed)
-    wait_for(lambda: (deployment.queries().get(FLOW) or {}).get("batch_id") is not None, 240)
+    wait_for(lambda: (deployment.queries().get(FLOW) or {}).get("batch_id") is not None, 300)
     for command in ("stop", "restart"):
         refused = deployment.cli(command, FLOW)
         assert refused.returncode == 1

@@ -124,7 +124,9 @@ def test_a_file_sink_is_rewound_undone_and_rewound_again(wards: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("golden", REWOUND, ids=lambda golden: golden.name)
+@pytest.mark.parametrize(
+    "golden", [pytest.param(golden, id=golden.name, marks=golden.marks) for golden in REWOUND]
+)
 def test_a_rewound_query_resumes_at_that_batch_with_the_rows_it_had(wards: Any, golden: Golden) -> None:
     ward = wards(golden)
     first = ward.run()

@@ -174,7 +174,7 @@ def only_query(deployment: Deployment, process: subprocess.Popen[bytes], app: st
         found = deployment.get("/api/v1/queries")["queries"]
         return [query for query in found if query["batch_id"] is not None and rows_of(deployment, query)]
 
-    return dict(wait_for(with_rows, 240)[0])
+    return dict(wait_for(with_rows, 300)[0])
 
 
 def rows_of(deployment: Deployment, query: dict[str, Any]) -> int:
@@ -238,21 +238,43 @@ def offset(value: Any) -> Any:
 def test_an_example_is_shown_with_sparks_figures_and_stops_by_command(
     name: str, deployment: Deployment, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusal = "has no checkpointLocation, so a restart would begin from scratch"
-    if "windowed" in name:  # the query has no name, so Spark makes up a directory there
+    if "windowed" in name:  # it does not help
         location = logs.parent / "checkpoints"
         configure(logs.parent, monkeypatch, **{"spark.sql.streaming.checkpointLocation": location})
-        refusal = "has neither a name nor a checkpointLocation of its own"
     with expected() as port:
         arguments = "127.0.0.1", str(port), *SOCKET_EXAMPLES[name]
         process = deployment.drive(str(example(sys.executable, name)), *arguments, app="example")
         query = only_query(deployment, process, "example")
         refused = deployment.cli("restart", query["query_id"])
         assert refused.returncode == 1
-        assert refusal in refused.stdout
+        assert "Spark's socket source cannot resume from a checkpoint" in refused.stdout
         assert deployment.act("stop", query["query_id"])["action"]["state"] == "succeeded"
         assert wait_for(lambda: status_of(deployment) == "stopped")
         assert process.poll() is None  # its awaitTermination outlives a commanded stop
+    agree(deployment, query, logs)
+
+
+@newest_only
+def test_an_example_with_a_python_source_restarts_by_command(
+    deployment: Deployment, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a name, so a location of checkpoints is all that it lacks. Its own `query.stop()` ends the new run."""
+    location = logs.parent / "checkpoints"
+    configure(logs.parent, monkeypatch, **{"spark.sql.streaming.checkpointLocation": location})
+    release = deployment.directory / "release"
+    program = str(example(sys.executable, BLOCKCHAIN))
+    process = deployment.drive("held_example.py", program, str(release), app="example")
+    query = only_query(deployment, process, "example")
+    assert deployment.act("stop", query["query_id"])["action"]["state"] == "succeeded"
+    assert deployment.act("start", query["query_id"])["action"]["state"] == "succeeded"
+    assert deployment.act("restart", query["query_id"])["action"]["state"] == "succeeded"
+    release.touch()
+    assert process.wait(300) == 0, (deployment.directory / "example.log").read_text()[-3000:]
+    assert wait_for(lambda: status_of(deployment) == "stopped")
+    reports = stored(deployment, query)
+    assert len({run for run, _ in reports}) == 3
+    assert sorted({batch for _, batch in reports}) == list(range(1 + max(batch for _, batch in reports)))
+    assert {report["numInputRows"] for report in reports.values()} <= {20}
     agree(deployment, query, logs)
 
 

@@ -68,7 +68,8 @@ def test_what_this_spark_does_not_report_is_on_the_list(guest: Guest) -> None:
         told = dict(run.facts(), shape=None, thread=run.thread(), figures=classic.driver_figures(spark),
                     planned=run.batches_on_record()[0], committed=run.batches_on_record()[1],
                     tasks=classic.tasks(spark, str(asked.runId)).completed or None, status=run.status().message,
-                    event=asked._jsq.lastProgress().json(), leaves=classic.static_leaves(late.writeStream) == [])
+                    event=asked._jsq.lastProgress().json(), leaves=classic.ENGINE.static_leaves(late.writeStream) == []
+                    and classic.ENGINE.stream_formats(late.writeStream) == ["rate"])
         told.update({"shape." + part: value for part, value in run.shape(None).items()})
         figures = __import__("json").loads(told.pop("event"))
         told.update({"progress." + part: figures.get(part) for part in ("batchDuration", "durationMs", "eventTime")})
