@@ -249,7 +249,7 @@ def test_a_restart_resumes_after_the_last_batch_and_handle_and_wait_follow(clien
     waiter.join(20)
     assert not waiter.is_alive()
     recorder.wait_for(
-        lambda: batches(recorder, first) + batches(recorder, query.runId) == client.committed("again")
+        lambda: sorted(batches(recorder, first) + batches(recorder, query.runId)) == client.committed("again")
     )
 
 

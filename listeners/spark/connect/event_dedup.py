@@ -21,6 +21,8 @@ from listeners.spark.connect import pipelines
 MAX_REPORTS = 1000
 #: Ended runs remembered; beyond this number the oldest is forgotten.
 MAX_ENDED = 200
+#: Stands for the batch in the key of an idle trigger.
+IDLE = -1
 
 _WRAPPED = '{"progress":'
 #: Spark writes JSON without blanks. PySpark adds them when it serializes an event for a program's listener.
@@ -45,8 +47,9 @@ class RunEvents:
     run_id: str
     name: str | None = None
     reports: collections.OrderedDict[tuple[int, str], None] = field(default_factory=collections.OrderedDict)
-    newest: int | None = None
     ended: bool = False
+    #: The end event, while reports that Spark made before it are still to be read.
+    held_end: list[ConnectEvent] = field(default_factory=list)
     #: Rounds in which the run was not active, although no end has arrived.
     missing: int = 0
     #: The `EventStream`'s number when all reports in Spark's memory were last read.
@@ -59,7 +62,6 @@ class RunEvents:
         self.reports[report] = None
         while len(self.reports) > MAX_REPORTS:
             self.reports.popitem(last=False)
-        self.newest = report[0] if self.newest is None else max(self.newest, report[0])
         return True
 
 
@@ -91,8 +93,23 @@ class EventDeduplicator:
             run = self._runs[ids.group(2)]
             if not self._is_new(run, type, data):
                 return found
-            at = report_time(data, self._clock()) if late else None
-            return [*found, ConnectEvent(type, data, at)]
+            if not late:
+                return [*found, ConnectEvent(type, data)]
+            at = report_time(data, self._clock())
+            if (timestamp := idle_timestamp(data)) is None:
+                return [*found, ConnectEvent(type, data, at)]
+            idle = _dump(id=run.query_id, runId=run.run_id, timestamp=timestamp)
+            return [*found, *([ConnectEvent("idle", idle, at)] if self._is_new(run, "idle", idle) else [])]
+
+    def hold_end(self, event: ConnectEvent, listening_number: int) -> bool:
+        """Keep an end event in its run's `held_end`, if reports made before it may not have been read yet."""
+        ids = _RUN.search(event.data)
+        with self._lock:
+            run = self._runs.get(ids.group(2)) if ids else None
+            if run is None or run.listening_number == listening_number:
+                return False
+            run.held_end.append(event)
+            return True
 
     def run_started(self, query_id: str, run_id: str, name: str | None) -> list[ConnectEvent]:
         """The start event of a run, unless it is known."""
@@ -103,7 +120,7 @@ class EventDeduplicator:
         if run_id in self._runs:
             return []
         self._runs[run_id] = RunEvents(query_id, run_id, name)
-        ended = [run.run_id for run in self._runs.values() if run.ended]
+        ended = [run.run_id for run in self._runs.values() if run.ended and not run.held_end]
         for old in ended[: max(0, len(ended) - MAX_ENDED)]:
             del self._runs[old]
         now = spark_timestamp(self._clock())
@@ -113,15 +130,23 @@ class EventDeduplicator:
     def _is_new(self, run: RunEvents, type: str, data: str) -> bool:
         if type == "progress":
             return run.is_new(report_key(data))
+        if type == "idle":
+            return run.is_new((IDLE, str(json.loads(data).get("timestamp"))))
         if type == "terminated":
             run.ended, was_ended = True, run.ended
             return not was_ended
         return True
 
     def open_runs(self) -> list[RunEvents]:
-        """Runs whose end has not arrived."""
+        """Runs whose end has not been passed on."""
         with self._lock:
-            return [run for run in self._runs.values() if not run.ended]
+            return [run for run in self._runs.values() if not run.ended or run.held_end]
+
+    def release_end(self, run: RunEvents) -> list[ConnectEvent]:
+        """The end event that is held, if any; it is held no more."""
+        with self._lock:
+            held, run.held_end = run.held_end, []
+            return held
 
     def ended(self, run_id: str, exception: str | None, error_class: str | None) -> list[ConnectEvent]:
         """The end event of a run that ended without one, unless its end is known by now."""
@@ -143,6 +168,18 @@ def report_key(data: str) -> tuple[int, str]:
         document = json.loads(data)
         return int(document["batchId"]), str(document["timestamp"])
     return int(found.group(2)), found.group(1)
+
+
+def idle_timestamp(data: str) -> str | None:
+    """The time of a report of a trigger that ran no batch; None for the report of a batch.
+
+    Spark's memory has such reports between those of batches, with the number of the next batch (`updateIdleness`
+    in its `ProgressReporter`). Its event for them is another, `QueryIdleEvent`.
+    """
+    document = json.loads(data)
+    phases = document.get("durationMs") or {}
+    is_idle = "triggerExecution" in phases and "addBatch" not in phases
+    return str(document.get("timestamp")) if is_idle else None
 
 
 def report_time(data: str, now: float) -> float:

@@ -72,8 +72,12 @@ class EventStream:
         self._closed.set()
         self._wake.set()
         session = self._session()
-        if session is None or self._is_away:
-            return
+        if session is not None and not self._is_away:
+            self._close_in(session)
+        for run in self._dedup.open_runs():
+            self._hand_on(self._dedup.release_end(run))
+
+    def _close_in(self, session: Any) -> None:
         last = threading.Thread(target=self._final_poll, args=(session,), daemon=True)
         try:
             last.start()
@@ -88,7 +92,12 @@ class EventStream:
         self._hand_on(self._dedup.run_started(query_id, run_id, name))
 
     def _on_event(self, type: str, data: str) -> None:
-        self._hand_on(self._dedup.admit(type, data))
+        """An end waits for the round that reads what Spark reported before the agent began to listen."""
+        for event in self._dedup.admit(type, data):
+            if event.type == "terminated" and self._dedup.hold_end(event, self._listening_number):
+                self._wake.set()
+            else:
+                self._listener.take(*event)
 
     def _hand_on(self, events: Iterable[ConnectEvent]) -> None:
         for event in events:
@@ -245,6 +254,8 @@ class EventStream:
         missed = 0.0
         for run in self._dedup.open_runs():
             missed = max(missed, self._catch_up(session, run))
+            if run.listening_number == self._listening_number:
+                self._hand_on(self._dedup.release_end(run))
             run.missing = 0 if run.run_id in active else run.missing + 1
             if run.missing > max_missing_rounds:  # otherwise its end event may still arrive
                 self._end(session, run)
@@ -257,16 +268,17 @@ class EventStream:
         """Pass on missed reports; returns the age in seconds of the oldest one missed by the stream."""
         newest = self._recent_progress(session, run, last_progress=True)
         number = self._listening_number
-        # The newest report alone may come from a stream that was opened after others were missed.
-        if not newest or (report_key(newest[-1]) in run.reports and run.listening_number == number):
-            return 0.0
         missed: list[ConnectEvent] = []
-        for report in self._recent_progress(session, run, recent_progress=True):
-            missed += self._dedup.admit("progress", report, late=True)
-        run.listening_number = number
+        # The newest report alone may come from a stream that was opened after others were missed.
+        if newest and (report_key(newest[-1]) not in run.reports or run.listening_number != number):
+            for report in self._recent_progress(session, run, recent_progress=True):
+                missed += self._dedup.admit("progress", report, late=True)
         self._hand_on(missed)
+        run.listening_number = number  # after the reports: from here on, an end is not held for them
         delays = [
-            time.time() - each.at for each in missed if each.at is not None and each.at > self._added_at
+            time.time() - each.at
+            for each in missed
+            if each.type == "progress" and each.at is not None and each.at > self._added_at
         ]
         return max(delays, default=0.0)
 
@@ -302,7 +314,7 @@ class EventStream:
             "controlplane agent: %s; a new session is attached when the program starts a query in it", error
         )
         for run in self._dedup.open_runs():
-            self._hand_on(self._dedup.ended(run.run_id, str(error), None))
+            self._hand_on(self._dedup.release_end(run) or self._dedup.ended(run.run_id, str(error), None))
 
 
 def failure_of(session: Any, query_id: str, run_id: str) -> tuple[str | None, str | None]:

@@ -15,7 +15,7 @@ from typing import Any, Callable
 from listeners.protocol.errors import AgentError, ConnectError, RunUnknown, SessionGone
 from listeners.spark.connect import bus, calls, pipelines
 from listeners.spark.connect import plan as connect_plan
-from listeners.spark.connect.event_dedup import report_key
+from listeners.spark.connect.event_dedup import idle_timestamp, report_key
 from listeners.spark.connect.events import EventStream
 from listeners.spark.engine import SparkOutage, SparkRun, SparkStatus, SparkTasks, Start
 from listeners.spark.patching import Patches
@@ -108,7 +108,12 @@ class ConnectRun:
             reports = self._ask(last_progress=True).recent_progress.recent_progress_json
         except ConnectError:
             return None, None
-        return None, report_key(reports[-1])[0] if reports else None
+        if not reports:
+            return None, None
+        batch = report_key(reports[-1])[0]
+        if idle_timestamp(reports[-1]) is not None:
+            batch -= 1  # the report has the number of the next batch
+        return None, batch if batch >= 0 else None
 
     def _ask(self, **fields: Any) -> Any:
         return calls.query(self.session, self.query_id, self.run_id, **fields)

@@ -29,8 +29,12 @@ class FakeRun:
     failure: str | None = None
     active: bool = True
 
-    def report(self, batch_id: int) -> str:
-        """Commit a batch: returns Spark's JSON, which `recentProgress` contains from now on."""
+    def report(self, batch_id: int, is_idle: bool = False) -> str:
+        """Commit a batch: returns Spark's JSON, which `recentProgress` contains from now on.
+
+        `is_idle`: no batch ran; Spark's report has the number of the next one.
+        """
+        phases = {"triggerExecution": 100, "latestOffset": 1}
         document = {
             "id": self.query_id,
             "runId": self.run_id,
@@ -38,6 +42,7 @@ class FakeRun:
             "timestamp": f"2026-01-01T00:00:{batch_id:02d}.000Z",
             "batchId": batch_id,
             "batchDuration": 100,
+            "durationMs": phases if is_idle else {**phases, "addBatch": 90},
         }
         self.reports.append(json.dumps(document, separators=(",", ":")))
         return self.reports[-1]

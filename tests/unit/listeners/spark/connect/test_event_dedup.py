@@ -9,9 +9,14 @@ from listeners.spark.connect.event_dedup import MAX_ENDED, EventDeduplicator, re
 QUERY, RUN = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
 
-def progress(batch_id, run=RUN, name="orders", separators=(",", ":")):
+def progress(batch_id, run=RUN, name="orders", separators=(",", ":"), phases=("addBatch", "triggerExecution")):
     fields = {"id": QUERY, "runId": run, "name": name, "timestamp": f"2026-01-01T00:00:{batch_id:02d}.000Z"}
-    return json.dumps({**fields, "batchId": batch_id, "batchDuration": 500}, separators=separators)
+    durations = {"batchDuration": 500, "durationMs": dict.fromkeys(phases, 500)}
+    return json.dumps({**fields, "batchId": batch_id, **durations}, separators=separators)
+
+
+def idle_report(next_batch):
+    return progress(next_batch, phases=("latestOffset", "triggerExecution"))
 
 
 def ended(run=RUN):
@@ -51,6 +56,27 @@ def test_same_batch_of_another_run_is_another_report(dedup):
 def test_report_from_memory_has_its_own_time(dedup):
     assert dedup.admit("progress", progress(9), late=True)[-1].at == 1_767_225_609.5
     assert dedup.admit("progress", progress(10))[-1].at is None
+
+
+def test_report_of_an_idle_trigger_in_memory_is_no_batch_and_passed_on_once(dedup):
+    dedup.admit("progress", progress(0))
+    (idle,) = dedup.admit("progress", idle_report(1), late=True)
+    fields = {"id": QUERY, "runId": RUN, "timestamp": "2026-01-01T00:00:01.000Z"}
+    assert (idle.type, json.loads(idle.data), idle.at) == ("idle", fields, 1_767_225_601.5)
+    assert dedup.admit("progress", idle_report(1), late=True) == dedup.admit("idle", idle.data) == []
+    dedup.admit("idle", json.dumps({**fields, "timestamp": "2026-01-01T00:00:02.000Z"}))
+    assert dedup.admit("progress", idle_report(2), late=True) == []
+    assert types(dedup.admit("progress", progress(3))) == ["progress"]
+
+
+def test_end_is_held_until_the_reports_before_it_are_read(dedup):
+    _, end = dedup.admit("terminated", ended())
+    (run,) = dedup._runs.values()
+    assert dedup.hold_end(end, listening_number=1) and dedup.open_runs() == [run]
+    assert dedup.ended(RUN, "disappeared", None) == []
+    assert dedup.release_end(run) == [end] and dedup.release_end(run) == dedup.open_runs() == []
+    run.listening_number = 1
+    assert not dedup.hold_end(end, listening_number=1)
 
 
 @pytest.mark.parametrize("timestamp", ["2026-01-01T00:09:00.000Z", "yesterday", None])

@@ -124,6 +124,53 @@ def test_reports_missing_in_the_stream_are_read_from_sparks_memory(engine, sessi
     recorder.wait_for(lambda: recorder.batches() == [0, 1, 2])
 
 
+def test_idle_triggers_in_sparks_memory_are_no_batches_and_leave_the_stream_open(
+    engine, session, server, recorder
+):
+    stream, run = stream_of(engine, session), server.run(RUN)
+    wait_for(stream.is_streaming)
+    first, stream._added_at = server.stream, 0.0  # the stream was open at the time of the reports
+    server.send("progress", '{"progress":' + run.report(0) + "}")
+    for next_batch in (1, 2):
+        run.report(1, is_idle=True)
+        run.reports[-1] = run.reports[-1].replace("00:01.000", f"00:0{next_batch}.000")
+    recorder.wait_for(lambda: len(recorder.of("idle")) == 2)
+    server.send("progress", '{"progress":' + run.report(3) + "}")
+    recorder.wait_for(lambda: recorder.batches() == [0, 3])
+    assert server.stream is first and stream.is_streaming()
+
+
+def test_end_follows_the_reports_that_spark_made_before_the_stream(
+    engine, session, server, recorder, monkeypatch
+):
+    stream = stream_of(engine, session)
+    wait_for(stream.is_streaming)
+    with monkeypatch.context() as slow:
+        slow.setattr(stream, "_poll", lambda *_: None)  # no round yet
+        run = server.run(RUN)
+        run.report(0), run.report(1)
+        server.send("progress", '{"progress":' + run.report(2) + "}")
+        server.send("terminated", end_of(run))
+        run.active = False
+        wait_for(lambda: [each for each in stream._dedup.open_runs() if each.held_end])
+        assert recorder.batches() == [2] and not recorder.of("terminated")
+    recorder.wait_for(lambda: recorder.of("terminated"))
+    assert sorted(recorder.batches()) == [0, 1, 2] and recorder.events[-1][0] == "terminated"
+    assert len(recorder.of("terminated")) == 1
+
+
+def test_held_end_is_passed_on_when_the_listener_is_removed(session, server, recorder, quick, monkeypatch):
+    engine = ConnectEngine()
+    off = engine.listen(session, recorder)
+    stream = stream_of(engine, session)
+    wait_for(stream.is_streaming)
+    monkeypatch.setattr(stream, "_poll", lambda *_: None)
+    server.send("terminated", end_of(server.run(RUN), "boom"))
+    wait_for(lambda: [each for each in stream._dedup.open_runs() if each.held_end])
+    off()
+    assert [each["exception"] for each in recorder.of("terminated")] == ["boom"]
+
+
 def test_disappeared_run_is_reported_as_ended_with_its_failure(engine, server, recorder):
     run = server.run(RUN)
     recorder.wait_for(lambda: recorder.of("started"))

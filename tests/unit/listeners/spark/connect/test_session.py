@@ -91,8 +91,12 @@ def test_server_that_is_away_or_silent_is_an_outage_and_an_answer_is_not(session
 def test_newest_report_gives_the_committed_batch(session, server):
     run = run_of(session, server)
     assert run.batches_on_record() == (None, None)
+    server.runs[RUN].report(0, is_idle=True)
+    assert run.batches_on_record() == (None, None)
     server.runs[RUN].report(3)
     server.runs[RUN].report(4)
+    assert run.batches_on_record() == (None, 4)
+    server.runs[RUN].report(5, is_idle=True)
     assert run.batches_on_record() == (None, 4)
 
 
