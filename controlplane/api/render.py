@@ -35,6 +35,7 @@ from controlplane.health import failures, judge, lag, terminal_status
 from controlplane.health.context import QueryContext
 from controlplane.health.host import overload
 from controlplane.health.offset_units import lag_rows, row_sources
+from controlplane.health.rates import input_rate, processing_rate
 from controlplane.health.run_failure import failure_of_run
 from controlplane.history.model import PastRun, ProgressPoint, TimelineResult
 from controlplane.history.service import HistoryStatus
@@ -140,7 +141,7 @@ def query_fields(context: QueryContext, verdict: Verdict, since: float, starts: 
         "desired": view.supervised.state.value,
         "recent": _recent(view.progress[-RECENT:], context.row_sources),
         **_lag(context, verdict.status),
-        **_figures(last),
+        **_figures(view.progress),
         **({"input_rows_per_second": 0.0} if last and verdict.status is QueryStatus.IDLE else {}),
     }
 
@@ -163,13 +164,13 @@ def _lag(context: QueryContext, status: QueryStatus) -> dict[str, Any]:
     return dict(zip(LAG_FIELDS, map(finite, figures), strict=True), lag_unknown=judge.lag_unknown(context))
 
 
-def _figures(last: ProgressSample | None) -> dict[str, Any]:
-    names = {"input_rows_per_second", "processed_rows_per_second"}
+def _figures(samples: Sequence[ProgressSample]) -> dict[str, Any]:
+    last = samples[-1] if samples else None
     return {
-        **{name: finite(getattr(last, name)) if last else None for name in names},
+        "input_rows_per_second": finite(input_rate(samples)),
+        "processed_rows_per_second": finite(processing_rate(last)) if last else None,
         "batch_duration_seconds": finite(last.duration) if last else None,
-        "state_rows": last.state_rows if last else None,
-        "state_bytes": last.state_bytes if last else None,
+        **{name: getattr(last, name, None) for name in ("state_rows", "state_bytes")},
         "watermark": stamp(last.watermark if last else None),
     }
 
@@ -193,7 +194,7 @@ def _recent(samples: Sequence[ProgressSample], counting: frozenset[str]) -> dict
     return {
         "batch_duration_seconds": [finite(s.duration) for s in samples],
         "lag_rows": [finite(lag_rows(s, counting)) for s in samples],
-        "processed_rows_per_second": [finite(s.processed_rows_per_second) for s in samples],
+        "processed_rows_per_second": [finite(processing_rate(s)) for s in samples],
     }
 
 
@@ -300,7 +301,7 @@ def progress_bodies(points: Sequence[ProgressSample | ProgressPoint]) -> list[Pr
             found.append(_point(now))
             before = None
         else:
-            found.append(_progress(now, (before, now) if before else (now,), counting))
+            found.append(_progress((before, now) if before else (now,), counting))
             before = now
     return found
 
@@ -383,9 +384,8 @@ def history_body(status: HistoryStatus) -> HistoryBody:
     )
 
 
-def _progress(
-    sample: ProgressSample, pair: Sequence[ProgressSample], counting: frozenset[str]
-) -> ProgressBody:
+def _progress(pair: Sequence[ProgressSample], counting: frozenset[str]) -> ProgressBody:
+    sample = pair[-1]
     return ProgressBody(
         at=rfc3339(sample.at),
         trigger_at=rfc3339(sample.trigger_at),
@@ -396,5 +396,5 @@ def _progress(
         arrival_rows_per_second=finite(lag.total_arrival_rate(pair, counting)),
         output_rows=sample.output_rows,
         lag_rows=finite(lag_rows(sample, counting)),
-        **{**_figures(sample), "batch_duration_seconds": finite(sample.duration) or 0.0},
+        **{**_figures(pair), "batch_duration_seconds": finite(sample.duration) or 0.0},
     )

@@ -22,6 +22,8 @@ MIN_AGREEING = 3
 Offsets = Mapping[str, float] | None
 
 _KAFKA = re.compile(r"Kafka(V2|Source)?\w*\[")
+#: Each offset of the rate source is a second of so many rows.
+_RATE = re.compile(r"RateStreamV2\[rowsPerSecond=(\d+), rampUpTimeSeconds=0,")
 _PARTITION = re.compile(r".+/\d+")
 
 
@@ -118,18 +120,27 @@ def sum_known(values: Iterable[float | None]) -> float | None:
 
 
 def reads_per_batch(samples: Sequence[ProgressSample]) -> int | None:
-    """How often the last batches read their Kafka source: 2 where each row was read twice; None if once or unknown.
+    """How often the last batches read their source: 2 where each row was read twice; None if once or unknown.
 
-    Only Kafka's offsets are certain to count rows, and only the same whole multiple in several batches is
-    evidence: markers of transactions make offsets advance by more than the rows.
+    Only the offsets of Kafka and of the rate source have a known number of rows, and only the same whole multiple in
+    several batches is evidence: markers of transactions make Kafka's offsets advance by more than the rows.
     """
     newest = samples[-1].sources if samples else ()
-    found = (_multiple(samples, i) for i, source in enumerate(newest) if _is_kafka(source.description))
+    found = (_multiple(samples, i, _rows_per_offset(source.description)) for i, source in enumerate(newest))
     return max((times for times in found if times is not None), default=None)
 
 
-def _multiple(samples: Sequence[ProgressSample], index: int) -> int | None:
+@lru_cache(maxsize=4096)
+def _rows_per_offset(description: str) -> int:
+    """How many rows an offset is; 0 if unknown."""
+    rate = _RATE.match(description)
+    return int(rate[1]) if rate else int(_is_kafka(description))
+
+
+def _multiple(samples: Sequence[ProgressSample], index: int, rows_per_offset: int) -> int | None:
+    if not rows_per_offset:
+        return None
     read = ((s.input_rows, offsets_read(s.start, s.end)) for s in _reports(samples, index))
-    times = [rows / offsets for rows, offsets in islice(((r, o) for r, o in read if o), MIN_AGREEING)]
+    times = [rows / (offsets * rows_per_offset) for rows, offsets in islice(((r, o) for r, o in read if o), MIN_AGREEING)]
     agree = len(times) == MIN_AGREEING and len(set(times)) == 1 and times[0] >= 2
     return int(times[0]) if agree and times[0].is_integer() else None

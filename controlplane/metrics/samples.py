@@ -16,7 +16,7 @@ from typing import TypeGuard
 
 from controlplane.capacity.declared import retention, state_limits
 from controlplane.capacity.state_runway import operator_size
-from controlplane.health import lag
+from controlplane.health import lag, rates
 from controlplane.health.checkpoint_drivers import overlapping
 from controlplane.health.context import QueryContext, context_at
 from controlplane.health.driver_status import DRIVER_GONE_KIND, driver_down
@@ -280,8 +280,8 @@ def _last_batch(context: QueryContext, last: ProgressSample) -> Iterator[Fact]:
     yield "batch_id", NONE, last.batch_id
     yield "batch_duration_seconds", NONE, last.duration
     yield from (("batch_phase_seconds", {"phase": name}, ms / 1000) for name, ms in last.phases_ms.items())
-    yield "input_rows_per_second", NONE, last.input_rows_per_second
-    yield "processed_rows_per_second", NONE, last.processed_rows_per_second
+    yield "input_rows_per_second", NONE, rates.input_rate(context.batches)
+    yield "processed_rows_per_second", NONE, rates.processing_rate(last)
     yield "last_progress_timestamp_seconds", NONE, last.at
     yield "utilization_ratio", NONE, _utilization(context.batches)
     yield "watermark_timestamp_seconds", NONE, last.watermark

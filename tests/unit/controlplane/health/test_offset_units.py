@@ -17,6 +17,7 @@ from controlplane.model import ProgressSample, QueryStatus, QueryView, SourceSam
 from tests.unit.controlplane.situations import NOW, Offsets, sample, source, view
 from tests.unit.controlplane.wild_views import views_
 
+RATE_OF_5 = "RateStreamV2[rowsPerSecond=5, rampUpTimeSeconds=0, numPartitions=default]"
 KAFKA, RATE, DELTA = "KafkaV2[Subscribe[orders]]", "RateStreamV2[rowsPerSecond=5]", "DeltaSource[file:/t]"
 
 
@@ -163,7 +164,10 @@ def test_after_a_repeated_batch_the_next_one_reports_the_latest_offset() -> None
         (KAFKA, [20, 10, 20], None),  # a retried task, not a habit
         (KAFKA, [10, 10, 10], None),
         (KAFKA, [15, 15, 15], None),
-        (RATE, [20, 20, 20], None),  # its offsets may count anything
+        ("Custom", [20, 20, 20], None),  # its offsets may count anything
+        (RATE_OF_5, [100, 100, 100], 2),
+        (RATE_OF_5, [50, 50, 50], None),
+        (RATE_OF_5.replace("rampUpTimeSeconds=0", "rampUpTimeSeconds=60"), [100, 100, 100], None),
     ],
 )
 def test_a_source_that_each_batch_reads_twice_is_found(
