@@ -23,7 +23,7 @@ from controlplane.actions.transitions import ActionOutcome, NewAction
 from controlplane.actions.verification import verify
 from controlplane.errors import Conflict, Forbidden, NotFound, StoreUnavailable
 from controlplane.health import terminal_status
-from controlplane.health.checkpoint_verdict import current, with_change
+from controlplane.health.checkpoint_verdict import current, report_now
 from controlplane.health.context import context_at
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import Action, ActionState, Agent, QueryView
@@ -172,7 +172,7 @@ class ActionService:
         view = self._window.view(action.query_id)
         if view is None or not transitions.is_held(action):
             return action
-        report = with_change(checkpoint_rows.latest_report(conn, action.query_id), view)
+        report = report_now(checkpoint_rows.latest_report(conn, action.query_id), view)
         if guards.is_fresh(view.checkpoint, view, now):
             return checkpoint_gate.decide(action, current(view), report, now)
         why = (
@@ -285,7 +285,7 @@ def _gated(
     conn: Connection, view: QueryView, wanted: NewAction, action: Action, now: float, doctor: CheckpointDoctor
 ) -> Action:
     """The action after the checkpoint gate: refused, released, or held until an inventory arrives."""
-    seen, report = current(view), with_change(checkpoint_rows.latest_report(conn, view.query_id), view)
+    seen, report = current(view), report_now(checkpoint_rows.latest_report(conn, view.query_id), view)
     if wanted.force:
         return checkpoint_gate.force(action, seen, report, now)
     if not checkpoint_gate.needs_inventory(view, wanted, now):

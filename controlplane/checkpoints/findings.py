@@ -73,6 +73,12 @@ class CheckpointReport:
     next_batch: int | None
     findings: tuple[Finding, ...]
 
+    @property
+    def inferred(self) -> bool:
+        """Whether the restart fails only by findings that infer, and do not know, that the query is stateful."""
+        fails = [finding for finding in self.findings if finding.effect is RestartEffect.FAILS]
+        return bool(fails) and all(finding.evidence.get("likely") for finding in fails)
+
     def as_json(self) -> dict[str, Any]:
         """The JSON document that `doctor --json` and the API show."""
         return {**asdict(self), "findings": [finding.as_json() for finding in self.findings]}

@@ -24,6 +24,7 @@ RACE_SECONDS = 2.0
 #: An outdated verdict is stale after this time; a running query's logs are read about once a minute.
 STALE_SECONDS = 300.0
 NOT_ALLOWED = "run.not-allowed"
+IN_FLIGHT = "log.inflight"
 CHANGED = "The query was changed, and its checkpoint does not allow that"
 
 
@@ -107,6 +108,8 @@ def shows_end(seen: CheckpointSummary, run: Run | None) -> bool:
 def _with_batches(seen: CheckpointSummary, view: QueryView) -> CheckpointSummary:
     reading = newest_reading(seen)
     later = batch_committed_since(view, reading)
+    if _in_flight_is_committed(seen, view):
+        seen = _without_in_flight(seen)
     resumes = seen.next_batch if seen.logs is None else next_batch(reading)
     if later is not None:
         resumes = max(resumes or 0, later + 1)
@@ -120,6 +123,26 @@ def _with_batches(seen: CheckpointSummary, view: QueryView) -> CheckpointSummary
         return replace(found, summary=_text_of_logs(seen, found)) if seen.logs is not None else found
     text = _outdated(found, seen, later, _is_disproved(seen, view.run))
     return replace(text, verdict=OK_AT_CHECK) if seen.verdict == "ok" and _goes_on(view, seen) else text
+
+
+def _in_flight_is_committed(seen: CheckpointSummary, view: QueryView) -> bool:
+    """Whether the batch that was planned but not committed at the inventory has been committed since."""
+    reading = newest_reading(seen)
+    later = batch_committed_since(view, reading)
+    newest = max(_or_minus_1(reading.committed), _or_minus_1(later))
+    return _or_minus_1(seen.last_committed_batch) < _or_minus_1(seen.last_planned_batch) <= newest
+
+
+def _without_in_flight(seen: CheckpointSummary) -> CheckpointSummary:
+    counts = {key: count for key, count in seen.counts.items() if key[0] != IN_FLIGHT}
+    if (
+        seen.verdict == "risky"
+        and counts != seen.counts
+        and all(severity == "info" for _, severity in counts)
+    ):
+        summary = f"The next start resumes at batch {seen.next_batch}."
+        return replace(seen, verdict="ok", summary=summary, counts=counts)
+    return replace(seen, counts=counts)
 
 
 def _goes_on(view: QueryView, seen: CheckpointSummary) -> bool:
@@ -177,7 +200,7 @@ def _as_of(batch: int | None) -> str:
 
 def _fault(seen: CheckpointSummary) -> str:
     """The worst finding in the report's summary, without the sentence before it, which names a batch."""
-    for head in ("but: ", "A restart fails: "):
+    for head in ("but: ", "A restart fails: ", "A restart fails if the query is stateful: "):
         if head in seen.summary:
             return seen.summary.partition(head)[2]
     return seen.summary
@@ -225,15 +248,19 @@ def _doubt(view: QueryView) -> str | None:
     return None
 
 
-def with_change(report: Mapping[str, Any] | None, view: QueryView) -> Mapping[str, Any]:
-    """The stored report with the finding on the newest run's change as the verdict counts it."""
+def report_now(report: Mapping[str, Any] | None, view: QueryView) -> Mapping[str, Any]:
+    """The stored report with findings as of now, as the verdict counts them.
+
+    The newest run's change is added; a batch that has been committed since the inventory is in flight no more.
+    """
     known, change = report or {}, view.change
     findings = list(known.get("findings") or ())
+    if view.checkpoint is not None and _in_flight_is_committed(view.checkpoint, view):
+        findings = [finding for finding in findings if finding["check"] != IN_FLIGHT]
     failed = change_that_failed(view.run, change) is not None
-    if change is None or (not failed and any(f["check"] == NOT_ALLOWED for f in findings)):
-        return known
-    others = [finding for finding in findings if finding["check"] != NOT_ALLOWED]
-    return {**known, "findings": [_finding(change, failed), *others]}
+    if change is not None and (failed or not any(f["check"] == NOT_ALLOWED for f in findings)):
+        findings = [_finding(change, failed), *(f for f in findings if f["check"] != NOT_ALLOWED)]
+    return {**known, "findings": findings} if known or findings else known
 
 
 def _finding(change: ShapeChange, failed: bool) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from controlplane.model import QueryStatus, Verdict
 #: Sums and differences of Unix seconds are rounded to parts of a microsecond.
 MARGIN_SECONDS = 0.001
 #: Beginnings of sentences without a duration that grows.
-TIMELESS = ("Keeping up: ", "Running. ", "Running: epoch ")
+TIMELESS = ("Keeping up: ", "Running. ", "Running: no backlog, but ", "Running: epoch ")
 
 
 def next_change(context: QueryContext) -> float:

@@ -266,9 +266,10 @@ def _running(context: QueryContext) -> Verdict:
         return Verdict(QueryStatus.RUNNING, f"Running. {unknown} {batch[0].upper()}{batch[1:]}.")
     if last.lag_offsets:
         return Verdict(QueryStatus.RUNNING, f"Running: {_steady_backlog(context)}; {batch}.")
-    overrun = 0 < context.interval < last.duration
-    note = " Batches overrun the trigger interval." if overrun else ""
-    return Verdict(QueryStatus.RUNNING, f"Keeping up: no backlog, {batch}.{note}")
+    if 0 < context.interval < last.duration:
+        longer = f"batch {last.batch_id} took {span(last.duration)}, longer than the trigger interval of"
+        return Verdict(QueryStatus.RUNNING, f"Running: no backlog, but {longer} {span(context.interval)}.")
+    return Verdict(QueryStatus.RUNNING, f"Keeping up: no backlog, {batch}.")
 
 
 def _batch_duration(context: QueryContext, last: ProgressSample) -> str:

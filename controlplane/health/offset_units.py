@@ -141,6 +141,9 @@ def _multiple(samples: Sequence[ProgressSample], index: int, rows_per_offset: in
     if not rows_per_offset:
         return None
     read = ((s.input_rows, offsets_read(s.start, s.end)) for s in _reports(samples, index))
-    times = [rows / (offsets * rows_per_offset) for rows, offsets in islice(((r, o) for r, o in read if o), MIN_AGREEING)]
+    times = [
+        rows / (offsets * rows_per_offset)
+        for rows, offsets in islice(((r, o) for r, o in read if o), MIN_AGREEING)
+    ]
     agree = len(times) == MIN_AGREEING and len(set(times)) == 1 and times[0] >= 2
     return int(times[0]) if agree and times[0].is_integer() else None

@@ -49,7 +49,7 @@ def _other_operators(before: list[str], after: list[str], new: Shape) -> ShapeFi
             rule,
             change,
             _with_spark_3(new, "There is no state to continue from."),
-            NEW_CHECKPOINT,
+            "Revert the change, or start on a new checkpoint: state is built from the rows read from there on.",
             _since_4(new, NO_STATE),
         )
     if _is_3(new) and len(after) < len(before):

@@ -34,7 +34,7 @@ from controlplane.checkpoints.inventory_events import bounded_inventory
 from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
 from controlplane.checkpoints.survey import SURVEY, Survey
 from controlplane.errors import BadRequest, Forbidden, NotFound, StoreUnavailable
-from controlplane.health.checkpoint_verdict import with_change
+from controlplane.health.checkpoint_verdict import report_now
 from controlplane.ingest.lines import deeper_than
 from controlplane.model import QueryView
 from controlplane.store import checkpoints as rows
@@ -72,7 +72,7 @@ def get_checkpoint(plane: ControlPlaneDep, query_id: QueryIdDep) -> CheckpointDe
     with plane.reading() as conn:
         report, summaries = rows.latest_report(conn, query_id), rows.inventory_summaries(conn, query_id)
         shape = shape_rows.newest(conn, query_id)
-    return bodies.detail_body(_body(plane, view), with_change(report, view), summaries, shape)
+    return bodies.detail_body(_body(plane, view), report_now(report, view), summaries, shape)
 
 
 @router.get("/checkpoints/{query_id}/inventory", summary="The newest inventory")

@@ -17,6 +17,8 @@ from controlplane.checkpoints.reading.logs import OffsetEntry, Torn
 #: The clocks of storage, driver and server may differ by this much.
 SLACK_SECONDS = 60.0
 MAX_REBUILT = 5
+#: Entries that are compared with their reports to find out what each line is.
+MAX_COMPARED = 20
 
 
 def unknown(view: CheckpointView) -> Iterator[Finding]:
@@ -112,14 +114,18 @@ def rebuildable(view: CheckpointView) -> Iterator[Finding]:
         return
     around = range(max(0, (view.planned or 0) - 1), newest + 1)
     lost = [b for b in around if b not in view.offsets.batches or isinstance(view.offset_entry(b), Torn)]
-    known = {b: view.history.reports[b] for b in lost if b in view.history.reports}
+    known = {
+        b: rebuilt
+        for b in sorted(lost, reverse=True)
+        if (report := view.history.reports.get(b)) and (rebuilt := _rebuilt(view, report))
+    }
     if known:
         named = ", ".join(f"offsets/{b}" for b in sorted(known)[:MAX_REBUILT])
-        shown = {str(b): _rebuilt(known[b]) for b in sorted(known, reverse=True)[:MAX_REBUILT]}
+        shown = {str(b): known[b] for b in list(known)[:MAX_REBUILT]}
         remedy = (
             BACKUP,
             "copy the first two lines of the nearest readable entry and set batchWatermarkMs to the batch's watermark",
-            "add one line per source with the end offsets shown here",
+            "add the lines shown here",
         )
         yield note(
             "log.offset-rebuildable",
@@ -129,8 +135,42 @@ def rebuildable(view: CheckpointView) -> Iterator[Finding]:
         )
 
 
-def _rebuilt(report: ReportedBatch) -> dict[str, Any]:
-    return {"lines": [_line(end) for end in report.end_offsets], "batchWatermarkMs": report.watermark_ms}
+def _rebuilt(view: CheckpointView, report: ReportedBatch) -> dict[str, Any] | None:
+    layout = _layout(view, len(report.end_offsets))
+    if layout is None:
+        return None
+    lines = [f"{name}{_line(report.end_offsets[place])}" for name, place in layout]
+    return {"lines": lines, "batchWatermarkMs": report.watermark_ms}
+
+
+def _layout(view: CheckpointView, sources: int) -> Sequence[tuple[str, int]] | None:
+    """For each line of an entry, its `name:` and the reported source that it holds; None if no entry shows that.
+
+    A stream that is used twice has two lines and one report. Version 2 of the log names its lines.
+    """
+    for batch in reversed(view.offsets.batches[-MAX_COMPARED:]):
+        entry, report = view.offset_entry(batch), view.history.reports.get(batch)
+        if not isinstance(entry, OffsetEntry):
+            continue
+        if entry.version < 2 and len(entry.offsets) == sources:
+            break
+        if report is not None and (found := _places(entry, report)) is not None:
+            return found
+    else:
+        return None
+    return [("", place) for place in range(sources)]
+
+
+def _places(entry: OffsetEntry, report: ReportedBatch) -> Sequence[tuple[str, int]] | None:
+    """The layout that entry and report of one batch show; None where an offset fits several sources or none."""
+    ends = report.end_offsets
+    fits = {
+        name: [place for place, end in enumerate(ends) if not _differ(_value(line), end)]
+        for name, line in entry.offsets.items()
+    }
+    if any(len(places) != 1 for places in fits.values()):
+        return None
+    return [(f"{name}:" if entry.version >= 2 else "", place) for name, (place,) in fits.items()]
 
 
 def ahead(view: CheckpointView) -> Iterator[Finding]:

@@ -92,9 +92,21 @@ def holes(view: CheckpointView) -> Iterator[Finding]:
 
 
 def _no_log(output: Inventory, k: int) -> Iterator[Finding]:
-    """`sink.metadata-missing`: data files of a file sink without its log. A batch job leaves _SUCCESS, foreachBatch too."""
+    """`sink.metadata-missing`: data files of a file sink without its log. A batch job leaves _SUCCESS, foreachBatch too.
+
+    Otherwise `sink.not-checked`: the folder is not where a file sink writes.
+    """
     names = [path.rpartition("/")[2] for path, entry in output.entries.items() if not entry.folder]
     if "_SUCCESS" in names or not any(name.startswith("part-") for name in names):
+        fault = (
+            "has no _spark_metadata and no data files of a file sink" if output.exists else "does not exist"
+        )
+        remedy = ("name the folder that the query writes: controlplane doctor CHECKPOINT --output PATH",)
+        yield note(
+            "sink.not-checked",
+            f"The output {output.root} {fault}, so the sink was not checked.",
+            remedy=remedy,
+        )
         return
     empty = FileLog(output, SINK_LOG, {}, {})
     yield _unreadable(

@@ -52,8 +52,10 @@ def _missing_state(view: CheckpointView) -> Iterator[tuple[str, dict[str, Any]]]
     elif view.history.stateful is False:
         return  # its reports name no stateful operator
     elif (seconds := _changed_late(view)) is not None:
-        message = f"The checkpoint's root lost an entry {seconds:.0f} s after the last batch, and only state/ is missing."
-        message += " If the query is stateful, it cannot start; if not, ignore this finding."
+        message = (
+            f"The checkpoint's root was changed {seconds:.0f} s after the last batch, and only state/ is missing. If the "
+            "query is stateful, its restart fails. If not, ignore this finding."
+        )
         yield message, {"likely": True, "seconds": seconds}
     elif view.last is not None and view.last.watermark_ms > 0:
         message = (

@@ -205,10 +205,8 @@ def report_lines(verdict: CheckpointReport) -> Iterator[str]:
 
 
 def _verdict_text(verdict: CheckpointReport) -> str:
-    """The sentence of the verdict; conditional where only inferred findings (`likely`) make the restart fail."""
-    fails = [finding for finding in verdict.findings if finding.effect is RestartEffect.FAILS]
-    inferred = fails and all(finding.evidence.get("likely") for finding in fails)
-    return LIKELY_BROKEN if inferred else VERDICT_TEXTS[verdict.verdict]
+    """The sentence of the verdict; conditional where only inferred findings make the restart fail."""
+    return LIKELY_BROKEN if verdict.inferred else VERDICT_TEXTS[verdict.verdict]
 
 
 def _where(verdict: CheckpointReport) -> str:

@@ -18,6 +18,7 @@ from controlplane.checkpoints.findings import (
 from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.reading.checkpoint import KnownHistory
 from controlplane.checkpoints.reading.versions import SparkVersion
+from controlplane.checkpoints.report import summary
 from controlplane.checkpoints.survey import Survey
 from controlplane.cli.checkpoints.doctor import report_lines
 from tests.unit.controlplane.checkpoints.goldens import Step, cut, empty, golden, lose, put
@@ -105,6 +106,18 @@ def test_a_folder_that_a_batch_job_writes_is_no_file_sink() -> None:
     assert asked(plain).verdict is ReportStatus.OK
 
 
+@pytest.mark.parametrize(
+    ("output", "fault"),
+    [
+        (Inventory("/lake/wrong", {}, exists=False), "The output /lake/wrong does not exist"),
+        (Inventory("/lake/wrong", {"a.csv": FileEntry(3)}), "/lake/wrong has no _spark_metadata"),
+    ],
+)
+def test_an_output_that_is_not_the_sink_s_is_named(output: Inventory, fault: str) -> None:
+    verdict = asked(replace(golden("files"), output=output))
+    assert verdict.verdict is ReportStatus.OK and fault in the(verdict, "sink.not-checked").message
+
+
 def test_a_missing_data_file_fails_readers_and_is_found_under_any_root() -> None:
     held = golden("files")
     assert held.output is not None
@@ -181,6 +194,7 @@ def test_a_watermark_without_state_is_one_consistent_failure() -> None:
     assert (finding.effect, finding.when) == (RestartEffect.FAILS, FIRST_BATCH)
     sentence = list(report_lines(verdict))[1]
     assert "will fail if the query is stateful" in sentence, "a stateless query may have a watermark"
+    assert summary(verdict).startswith("A restart fails if the query is stateful: ")
     assert finding.condition == "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
     known = asked(with_checkpoint(held, watermark), KnownHistory(stateful=False))
     assert "state.dir-missing" not in {each.check for each in known.findings}

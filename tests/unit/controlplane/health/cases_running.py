@@ -206,6 +206,15 @@ CASES = [
         "batch 11 took 3 min 20 s",
     ),
     Case(
+        "no backlog, but the batch took longer than the trigger interval",
+        view(
+            progress=batches([0] * 12, duration=12.0),
+            facts=RunFacts(trigger="processing_time", trigger_interval=10.0),
+        ),
+        QueryStatus.RUNNING,
+        "Running: no backlog, but batch 11 took 12 s, longer than the trigger interval of 10 s.",
+    ),
+    Case(
         "between two triggers that are far apart",
         view(progress=batches([0] * 12, last_at=NOW - 400, every=600)),
         QueryStatus.RUNNING,

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from controlplane.health.checkpoint_verdict import (
+    IN_FLIGHT,
     NOT_ALLOWED,
     OK_AT_CHECK,
     OUTDATED,
@@ -17,7 +18,7 @@ from controlplane.health.checkpoint_verdict import (
     is_outdated,
     is_stale,
     next_batch,
-    with_change,
+    report_now,
 )
 from controlplane.model import CheckpointLogs, CheckpointSummary, RunEnd, ShapeChange
 from tests.unit.controlplane.situations import NOW, run, sample, view
@@ -149,9 +150,23 @@ def test_change_that_failed_makes_it_broken_with_a_finding():
     assert seen.verdict == "broken" and "source 0 was A and is B" in seen.predicted_failure
     assert seen.summary == "A restart of the changed query fails: source 0 was A and is B. Revert the change."
     stored = {"findings": [{"check": NOT_ALLOWED, "severity": "warning"}, {"check": "other"}]}
-    first, other = with_change(stored, query)["findings"]
+    first, other = report_now(stored, query)["findings"]
     assert (first["check"], first["severity"], first["effect"]) == (NOT_ALLOWED, "error", "fails")
-    assert other == {"check": "other"} and with_change(None, replace(query, change=None)) == {}
+    assert other == {"check": "other"} and report_now(None, replace(query, change=None)) == {}
+
+
+def test_batch_in_flight_at_the_check_is_no_finding_once_it_is_committed():
+    """It read "Batch 1 was planned but not committed" beside "Batch 11 has been committed since"."""
+    found = {"verdict": "risky", "last_planned_batch": 1, "next_batch": 1}
+    seen = inventory(0, 40, **found, counts={(IN_FLIGHT, "warning"): 1, ("memory.unknown", "info"): 1})
+    stored = {"findings": [{"check": IN_FLIGHT}, {"check": "other"}]}
+    waiting, ran = at(0, seen, ago=50), at(11, seen)
+    assert current(waiting).verdict == "risky" and report_now(stored, waiting) == stored
+    assert (current(ran).verdict, current(ran).next_batch) == (OK_AT_CHECK, 12)
+    assert "Rows are lost" not in current(ran).summary and (IN_FLIGHT, "warning") not in current(ran).counts
+    assert report_now(stored, ran)["findings"] == [{"check": "other"}]
+    other = replace(seen, counts={**seen.counts, ("sink.metadata-ahead", "warning"): 1})
+    assert current(at(11, other)).verdict == "risky"
 
 
 def test_flagged_change_of_a_running_query_makes_it_risky():

@@ -9,7 +9,9 @@ from controlplane.model import ProgressSample
 from tests.unit.controlplane.situations import NOW, sample
 
 
-def batch(batch_id: int, at: float, rows: int, rate: float | None = None, **changes: object) -> ProgressSample:
+def batch(
+    batch_id: int, at: float, rows: int, rate: float | None = None, **changes: object
+) -> ProgressSample:
     """A batch of 2 s whose trigger began at `at`; `rate`: both of Spark's rates."""
     values = {"trigger_at": at, "duration": 2.0, "input_rows": rows, **changes}
     return sample(batch_id, at + 2, input_rows_per_second=rate, processed_rows_per_second=rate, **values)

@@ -123,6 +123,27 @@ def test_a_lost_entry_is_shown_as_its_report_has_it() -> None:
     assert entry == {"2": {"lines": ['{"t":{"0":20}}'], "batchWatermarkMs": None}}
 
 
+def twice(line: str, version: int = 1) -> str:
+    """An entry of a query that uses its first source twice, in `stream.union(stream)`, and another one once."""
+    head = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": CONF}
+    names = ("a:", "b:", "c:") if version == 2 else ("", "", "")
+    lines = [f"{name}{text}" for name, text in zip(names, (line, line, "7000"), strict=True)]
+    return "\n".join((f"v{version}", json.dumps(head), *lines))
+
+
+@pytest.mark.parametrize(("version", "lines"), [(1, ["20", "20", "7001"]), (2, ["a:20", "b:20", "c:7001"])])
+def test_a_lost_entry_has_a_line_for_each_use_of_a_stream(version: int, lines: list[str]) -> None:
+    held = checkpoint({1: twice("10", version)}, {1: 0, 2: 0})
+    reports = {1: ReportedBatch(AT, (10, 7000)), 2: ReportedBatch(AT, (20, 7001))}
+    verdict = judged(held, remembered(reports=reports))
+    entries = the(verdict, "log.offset-rebuildable").evidence["entries"]
+    assert entries == {"2": {"lines": lines, "batchWatermarkMs": None}}
+    alike = {**reports, 1: ReportedBatch(AT, (10, 10))}
+    assert "log.offset-rebuildable" not in checks(judged(held, remembered(reports=alike)))
+    del reports[1]
+    assert "log.offset-rebuildable" not in checks(judged(held, remembered(reports=reports)))
+
+
 @pytest.mark.parametrize(("newest", "expected"), [(5, "did run"), (3, "has no report")])
 def test_reports_show_whether_batches_of_an_ahead_commit_log_ran(newest: int, expected: str) -> None:
     held = healthy(3)

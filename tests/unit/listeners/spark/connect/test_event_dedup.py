@@ -9,7 +9,9 @@ from listeners.spark.connect.event_dedup import MAX_ENDED, EventDeduplicator, re
 QUERY, RUN = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
 
-def progress(batch_id, run=RUN, name="orders", separators=(",", ":"), phases=("addBatch", "triggerExecution")):
+def progress(
+    batch_id, run=RUN, name="orders", separators=(",", ":"), phases=("addBatch", "triggerExecution")
+):
     fields = {"id": QUERY, "runId": run, "name": name, "timestamp": f"2026-01-01T00:00:{batch_id:02d}.000Z"}
     durations = {"batchDuration": 500, "durationMs": dict.fromkeys(phases, 500)}
     return json.dumps({**fields, "batchId": batch_id, **durations}, separators=separators)
