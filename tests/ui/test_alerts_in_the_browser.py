@@ -54,7 +54,7 @@ def test_a_click_on_a_name_shows_the_alert_and_another_page_is_one_click_away(
     runbook = screen.page.get_by_role("link", name="Runbook")
     assert runbook.get_attribute("href") == "https://runbooks.example/LagGrowing.md"
     assert "noreferrer" in runbook.get_attribute("rel")
-    screen.page.get_by_role("button", name="Open query").click()
+    screen.page.get_by_role("link", name="Open query").click()
     screen.page.get_by_role("heading", name="pageviews-to-lake").wait_for()
 
 
@@ -157,7 +157,10 @@ def test_hostile_alerts_silences_and_rules_are_text_wherever_they_appear(
     shown.get_by_text(hostile["annotations"]["description"]).wait_for()
     shown.get_by_text("javascript:alert('runbook')").wait_for()
     shown.get_by_text(trick).first.wait_for()
-    assert shown.get_by_role("link").count() == 0
+    link = shown.get_by_role("link", name="Open query")
+    link.wait_for()
+    assert shown.get_by_role("link").count() == 1
+    assert link.evaluate("link => link.href.startsWith(`${location.origin}/query?query_id=`)")
     assert_inert(screen)
     screen.page.get_by_role("button", name="Silence", exact=True).click()
     screen.page.get_by_role("dialog").get_by_text("Covers 1 firing alert").wait_for()

@@ -73,12 +73,12 @@ def head(incident: Json) -> None:
 def buttons(detail: Json, role: str | None) -> None:
     """Acknowledge, the alert, its runbook, the bundle, and the way back to the list."""
     incident_id, alert = str(detail["incident"]["id"]), incident_frames.to_acknowledge(detail)
-    with st.container(horizontal=True, gap="xsmall"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         if alert is not None:
             refused = selection.acknowledge_refusal(alert, role)
             dialogs.button("Acknowledge", "acknowledge", alert, ":material/check:", refused)
-            if st.button("Open alert", key="open_alert", icon=":material/notifications:"):
-                st.switch_page("app_pages/alerts.py", query_params={"alert": str(alert["fingerprint"])})
+            name = str(alert["fingerprint"])
+            widgets.page_link("Open alert", "alerts", ":material/notifications:", alert=name)
             if url := selection.runbook_link((alert.get("annotations") or {}).get("runbook_url")):
                 st.link_button("Runbook", url, icon=":material/menu_book:", help=plain(url))
         st.download_button(
@@ -193,8 +193,7 @@ def _line(incident: Json, place: int) -> None:
         st.text(visible(incident.get("sentence") or ""), width="stretch")
 
 
-def button_of_alert(alert: Json) -> None:
-    """The button that opens the incident of an alert; nothing where it has none."""
-    incident_id = incident_frames.of_alert(_known(), alert)
-    if incident_id and st.button("Open incident", key="open_incident", icon=":material/hub:"):
-        st.switch_page(PAGE, query_params={"incident": incident_id})
+def link_of_alert(alert: Json) -> None:
+    """The link to the incident of an alert; nothing where it has none."""
+    if incident_id := incident_frames.of_alert(_known(), alert):
+        widgets.page_link("Open incident", "incidents", ":material/hub:", incident=incident_id)

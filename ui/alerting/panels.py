@@ -155,15 +155,15 @@ def state_duration(alert: Json, now: float) -> str:
 
 
 def _buttons(alert: Json, role: str | None) -> None:
-    with st.container(horizontal=True, gap="xsmall"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         refused = selection.acknowledge_refusal(alert, role)
         dialogs.button("Acknowledge", "acknowledge", alert, ":material/check:", refused, primary=True)
         refused = selection.role_refusal(role)
         dialogs.button("Silence", "silence", alert, ":material/notifications_off:", refused)
         identity = str(alert.get("query_id") or "")
-        if identity and st.button("Open query", key="open_query", icon=":material/query_stats:"):
-            st.switch_page("app_pages/query.py", query_params={"query_id": identity})
-        incident_panel.button_of_alert(alert)
+        if identity:
+            widgets.page_link("Open query", "query", ":material/query_stats:", query_id=identity)
+        incident_panel.link_of_alert(alert)
         if url := selection.runbook_link((alert.get("annotations") or {}).get("runbook_url")):
             st.link_button("Runbook", url, icon=":material/menu_book:", help=plain(url))
 

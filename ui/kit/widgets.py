@@ -245,6 +245,15 @@ def table_height(rows: int) -> int:
     return min(ROW_HEIGHT * (max(rows, 1) + 1) + 2, MAX_TABLE_HEIGHT)
 
 
+def page_link(label: str, page: str, icon: str, **params: str) -> None:
+    """A link to another page.
+
+    Not a button with `st.switch_page`: in a fragment that refreshes itself, the rerun that the timer asks for may
+    replace the change of the page.
+    """
+    st.page_link(f"app_pages/{page}.py", label=label, icon=icon, query_params=params, width="content")
+
+
 def open_clicked(
     click: str, rows: Sequence[tuple[str, str]], params: Mapping[str, str] | None = None
 ) -> None:
