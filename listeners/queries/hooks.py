@@ -128,8 +128,8 @@ class Hooks:
         start = Start(original.__name__, original, writer, args, kwargs, engine.session_of(writer), 0, engine)
         name = kwargs.get("queryName") or self._names.get(writer)
         guarded(lambda: self._observer.add_session(start.session))
-        guarded(lambda: self._observer.before_start(start, name))
         try:
+            guarded(lambda: self._observer.before_start(start, name))  # it may refuse the start
             query = original(writer, *args, **kwargs)
         except Exception as error:
             failure = error
