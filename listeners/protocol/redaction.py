@@ -104,13 +104,14 @@ _ENCODED_ORACLE = re.compile(
 )
 #: Cookies of a header up to the end of the line or of the text in quotes. Attributes are masked with them.
 _COOKIE = re.compile(
-    r"""(?i)((?<![\w.])(?:set-)?cookies?2?\\*["']?\s?(?:=>|->|[:=,])\s?[\[(]?\s?\\*["']?)(?!\*{9})"""
-    r"""[\w!#$%&'*+.^`|~\-]{1,200}=(?:\\*"[^"\\\r\n]*\\*"|[^\s;,"'\\\]})<]*)"""
-    r"""(?:[;,][^;,"'\\\r\n\]})<]*(?:(?<==)\\*"[^"\\\r\n]*\\*")?)*"""
+    r"""(?i)((?<![\w.])(?:set-)?cookies?2?(?:[_\-]?(?:store|jar))?\\*["']?\s?(?:=>|->|[:=,])\s?[\[(]?\s?\\*["']?)"""
+    r"""(?!\*{9})[\w!#$%&'*+.^`|~\-]{1,200}=(?:\\*"[^"\\\r\n]*\\*"|\{[^{}\r\n]*\}|[^\s;,"'\\\]})<]*)"""
+    r"""(?:[;,](?:\{[^{}\r\n]*\}|[^;,"'\\\r\n\]})<])*(?:(?<==)\\*"[^"\\\r\n]*\\*")?)*"""
 )
 #: Lists, dictionaries and objects of cookies; cookies that follow the word, or curl's option, without a sign.
 _COOKIES = re.compile(
-    r"""(?i)((?<![\w.])(?:set-)?cookies?2?\\*["']?\s?(?:=>|->|[:=])\s?[\[({])(?!\*{9})(?=[^\[\](){}\r\n]{0,400}[:=])"""
+    r"""(?i)((?<![\w.])(?:set-)?cookies?2?(?:[_\-]?(?:store|jar))?\\*["']?\s?(?:=>|->|[:=])\s?[\[({])"""
+    r"""(?!\*{9})(?=[^\[\](){}\r\n]{0,400}[:=])"""
     r"""[^\[\](){}\r\n]+(?=[\])}])"""
     r"""|((?<![\w.])Cookie\([^()\r\n]{0,300}?\bvalue=)(?!\*{9})(?:"[^"\r\n]*"|'[^'\r\n]*'|[^\s,)"']+)"""
     r"""|((?<![\w.])cookies?\s{1,4}(?:(?:is|are)\s{1,4})?)(?!(?:domain|path|name|expires|max-age|samesite|secure|count|size)=)"""
