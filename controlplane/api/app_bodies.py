@@ -1,15 +1,19 @@
-"""Bodies of the routes of applications, and how they are made. Values of environments never leave the server."""
+"""Bodies of the routes of applications and their drivers, and how they are made. Values of environments never leave the server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from controlplane.api.bodies import Body, Person, Stamp, Text
+from controlplane.api.bodies import AgentBody, Body, Number, Person, Stamp, Text
+from controlplane.api.render import agent_body, finite
 from controlplane.apps.model import AppAction
 from controlplane.apps.service import KnownApp
+from controlplane.driver_model import HostLoad
+from controlplane.health.driver_status import DriverVerdict
+from controlplane.metrics.agent_samples import executors, heap
 from controlplane.model import Agent, QueryView, Verdict
 from listeners.protocol.wire import rfc3339
 
@@ -51,6 +55,27 @@ class AppActionBody(Body):
     force: bool
     requested_at: Stamp
     finished_at: Stamp
+
+
+class DriverBody(AgentBody):
+    """A driver as its agent reports it. `state`: failed, unreachable, silent, overloaded, running or ended.
+
+    `queries`: its runs that have not ended. Executors and heap are those of the last heartbeat.
+    """
+
+    state: str
+    reason: str
+    last_contact_at: Stamp
+    queries: int
+    executors: Number
+    heap_bytes: Number
+    heap_max_bytes: Number
+
+
+class AgentsBody(Body):
+    """Agents with their drivers, newest first."""
+
+    agents: list[DriverBody]
 
 
 class AppDriverBody(Body):
@@ -146,6 +171,23 @@ def action_body(action: AppAction) -> AppActionBody:
         force=action.force,
         requested_at=_stamp(action.requested_at),
         finished_at=_stamp(action.finished_at),
+    )
+
+
+def driver_body(
+    agent: Agent, verdict: DriverVerdict, host: HostLoad | None, heartbeat: Mapping[str, Any], queries: int
+) -> DriverBody:
+    """The driver as its body; `host` and `heartbeat` are of its last heartbeat."""
+    used, largest = heap(heartbeat)
+    return DriverBody(
+        **dict(agent_body(agent, host)),
+        state=verdict.state.value,
+        reason=verdict.reason,
+        last_contact_at=_stamp(agent.last_contact_at),
+        queries=queries,
+        executors=finite(executors(heartbeat)),
+        heap_bytes=finite(used),
+        heap_max_bytes=finite(largest),
     )
 
 

@@ -280,12 +280,6 @@ class AgentBody(Body):
     host: dict[str, Any] | None
 
 
-class AgentsBody(Body):
-    """Agents, newest first."""
-
-    agents: list[AgentBody]
-
-
 class ChangeBody(Body):
     """A status change."""
 

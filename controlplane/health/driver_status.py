@@ -1,16 +1,21 @@
-"""Verdicts that follow from the driver of a query: it has ended, or Spark no longer answers in it.
+"""The state of a driver, and verdicts that follow from it for a query: the driver has ended, or Spark does not answer.
 
 The end of a driver explains what its queries and its program report afterwards, so it comes before the text of
-an exception. Used by `controlplane.health.judge`, the metrics and the guards of actions.
+an exception. Used by `controlplane.health.judge`, the API, the metrics and the guards of actions.
 """
 
 from __future__ import annotations
 
-from controlplane.driver_model import FailedDriver, Outage
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controlplane.driver_model import FailedDriver, HostLoad, Outage
 from controlplane.health import terminal_status
 from controlplane.health.context import QueryContext
 from controlplane.health.failures import explain, headline
 from controlplane.health.formatting import span
+from controlplane.health.host import overload
+from controlplane.health.thresholds import DEFAULTS, Thresholds
 from controlplane.model import Agent, QueryStatus, RunEnd, Verdict
 from listeners.protocol import wire
 
@@ -21,6 +26,13 @@ CLIENT_FAILED = "client_failed"
 DRIVER_GONE_KIND = "driver-gone"
 START_APPLICATION = "Start the application; a query cannot be started without its driver."
 _ORDERLY = {wire.SIGTERM: "by SIGTERM", wire.SIGINT: "by Ctrl-C"}
+_ENDS = {
+    wire.SIGTERM: "SIGTERM ended it",
+    wire.SIGINT: "Ctrl-C ended it",
+    wire.DETACHED: "the program detached the agent",
+    wire.JVM_EXITED: "its JVM ended",
+    EXCEPTION: "the program ended with an exception",
+}
 
 
 def ended_with_driver(context: QueryContext) -> Verdict | None:
@@ -75,11 +87,12 @@ def unreachable(context: QueryContext) -> Verdict | None:
     if outage is None or context.run is None:
         return None
     return Verdict(
-        QueryStatus.UNREACHABLE, f"Unreachable: {_finding(outage, span(context.now - outage.since))}"
+        QueryStatus.UNREACHABLE, f"Unreachable: {outage_sentence(outage, span(context.now - outage.since))}"
     )
 
 
-def _finding(outage: Outage, age: str) -> str:
+def outage_sentence(outage: Outage, age: str) -> str:
+    """Since when and why Spark does not answer; begins in lower case."""
     if outage.cause == wire.JVM_EXITED:
         return f"the driver's JVM ended {age} ago, only its Python process still runs. Start the application again."
     if outage.cause == wire.SERVER_AWAY:
@@ -110,3 +123,59 @@ def driver_down(context: QueryContext) -> str | None:
         return reason if reason in wire.FAILED_REASONS else None
     failed = run.end is RunEnd.FAILED and not context.active
     return SESSION_GONE if failed and (run.failure_text or "").startswith(wire.SESSION_GONE) else None
+
+
+# -- the driver itself -----------------------------------------------------------------------------
+
+
+class DriverState(StrEnum):
+    """Worst first: the order in which a person should look."""
+
+    FAILED = "failed"  # it ended with an exception, or its JVM did
+    UNREACHABLE = "unreachable"  # its agent reports that Spark does not answer
+    SILENT = "silent"  # no heartbeat
+    OVERLOADED = "overloaded"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class DriverVerdict:
+    """State and reason of a driver; `reason` is a sentence."""
+
+    state: DriverState
+    reason: str
+
+
+def judge_driver(
+    agent: Agent,
+    host: HostLoad | None,
+    now: float,
+    listening_since: float = 0.0,
+    limits: Thresholds = DEFAULTS,
+) -> DriverVerdict:
+    """The state of a driver at `now`, Unix seconds.
+
+    `host`: its load in the last heartbeat. `listening_since`: since when this server could receive heartbeats.
+    """
+    if agent.ended_at is not None:
+        failed = agent.end_reason in wire.FAILED_REASONS
+        how = _ENDS.get(agent.end_reason or "", "the program ended")
+        state = DriverState.FAILED if failed else DriverState.ENDED
+        return DriverVerdict(state, f"Ended {_age(now - agent.ended_at)} ago: {how}.")
+    silence = now - max(agent.last_contact_at, listening_since)
+    if silence > limits.silent_seconds:
+        seen = _age(now - agent.last_contact_at)
+        reason = f"No heartbeat for {seen}: the driver has ended without a word, or cannot reach this server."
+        return DriverVerdict(DriverState.SILENT, reason)
+    if agent.outage is not None:
+        sentence = outage_sentence(agent.outage, _age(now - agent.outage.since))
+        return DriverVerdict(DriverState.UNREACHABLE, f"{sentence[:1].upper()}{sentence[1:]}")
+    fresh = host is not None and now - host.at <= limits.silent_seconds
+    if fresh and (why := overload(host)) is not None:
+        return DriverVerdict(DriverState.OVERLOADED, f"Its host is overloaded: {why}.")
+    return DriverVerdict(DriverState.RUNNING, f"Heartbeat {_age(now - agent.last_contact_at)} ago.")
+
+
+def _age(seconds: float) -> str:
+    return span(max(0.0, seconds))

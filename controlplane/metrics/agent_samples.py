@@ -51,9 +51,10 @@ def _agent_facts(
     yield "agent_events_behind_seconds", NONE, agent.last_contact_at - agent.last_seen_at
     for reason, count in agent.dropped.items():
         yield "agent_events_dropped_total", {"reason": reason}, count
-    yield "executors", NONE, _number_at(heartbeat, "executors")
-    yield "driver_heap_bytes", NONE, _number_at(heartbeat, "driver", "heapUsed")
-    yield "driver_heap_max_bytes", NONE, _number_at(heartbeat, "driver", "heapMax")
+    used, largest = heap(heartbeat)
+    yield "executors", NONE, executors(heartbeat)
+    yield "driver_heap_bytes", NONE, used
+    yield "driver_heap_max_bytes", NONE, largest
     yield "listener_callback_seconds", NONE, _number_at(heartbeat, "callback", "seconds_max")
     yield from _host_facts(host_load(heartbeat))
 
@@ -63,6 +64,16 @@ def _host_facts(host: HostLoad | None) -> Iterator[tuple[str, Mapping[str, str],
         if not host.of_client:  # the driver runs elsewhere
             yield "driver_host_overloaded", NONE, overload(host) is not None
         yield from ((metric, NONE, getattr(host, figure)) for metric, figure in HOST_FIGURES.items())
+
+
+def executors(heartbeat: Mapping[str, Any]) -> float | None:
+    """The number of executors in a heartbeat; None if unknown."""
+    return _number_at(heartbeat, "executors")
+
+
+def heap(heartbeat: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Used and largest heap of the driver in a heartbeat, in bytes; None if unknown."""
+    return _number_at(heartbeat, "driver", "heapUsed"), _number_at(heartbeat, "driver", "heapMax")
 
 
 def _number_at(data: Any, *path: str) -> float | None:

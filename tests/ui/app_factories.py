@@ -36,11 +36,37 @@ def app(name: str = "billing", state: str = "running", **changes: Any) -> dict[s
     } | changes
 
 
+def agent(
+    app: str = "billing", state: str = "running", name: str = "0123456789abcdef", **changes: Any
+) -> dict[str, Any]:
+    """A driver in this state, as the API shows it."""
+    gone = state in ("failed", "ended")
+    return {
+        "agent": name,
+        "app": app,
+        "spark_version": "4.3.0",
+        "actions": "all",
+        "state": state,
+        "reason": "Ended 3 min ago: SIGTERM ended it." if gone else "Heartbeat 2 s ago.",
+        "first_seen_at": AT,
+        "last_seen_at": AT,
+        "last_contact_at": AT,
+        "ended_at": AT if gone else None,
+        "dropped": {},
+        "host": {"load": 3.0, "cpus": 2.0},
+        "queries": 0 if gone else 2,
+        "executors": 2,
+        "heap_bytes": 4e8,
+        "heap_max_bytes": 1e9,
+    } | changes
+
+
 class FakeApps:
     """`known`: None for a server without applications. `refusal`: of the next action."""
 
     def __init__(self) -> None:
         self.known: list[dict[str, Any]] | None = [app(), app("clicks", "ended")]
+        self.drivers = [agent(), agent("clicks", "silent", "fedcba98765")]
         self.refusal: ServerRefused | None = None
         self.posted: list[tuple[str, dict[str, Any], str]] = []
 
@@ -48,6 +74,9 @@ class FakeApps:
         if self.known is None:
             raise ServerNotFound("there is no resource")
         return {"apps": self.known, "launchers": ["process"]}
+
+    def agents(self) -> dict[str, Any]:
+        return {"agents": self.drivers}
 
     def logs(self, name: str) -> dict[str, Any]:
         return {"app": name, "text": "the last line of :material/home: `x`"}

@@ -98,6 +98,9 @@ class FakeClient(AlertingAnswers):
     def apps(self) -> dict[str, Any]:
         return self._or_error(self.world.apps.list())
 
+    def agents(self) -> dict[str, Any]:
+        return self._or_error(self.world.apps.agents())
+
     def app_logs(self, name: str) -> dict[str, Any]:
         return self._or_error(self.world.apps.logs(name))
 

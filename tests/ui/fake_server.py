@@ -208,6 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
                 )
             case ["apps"]:
                 self._send(200, self.world.apps.list())
+            case ["agents"]:
+                self._send(200, self.world.apps.agents())
             case ["incidents"]:
                 self._send(200, self.world.incidents.list())
             case ["incidents", incident_id]:

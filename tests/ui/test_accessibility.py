@@ -25,6 +25,7 @@ PAGES = (
     "/",
     f"/query?query_id={factories.query_id(1)}",
     "/checkpoints",
+    "/applications",
     "/incidents",
     f"/incidents?incident={incident_factories.SINK}",
     "/alerts",

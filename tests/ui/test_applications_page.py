@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from streamlit.testing.v1 import AppTest
 
 from tests.ui.app_factories import app as application
@@ -37,6 +39,20 @@ def test_the_panel_shows_facts_queries_drivers_and_output(app: AppTest) -> None:
     assert app.dataframe[2].value["spark"].to_list() == ["4.3.0"]
     app.toggle(key="app_output").set_value(True).run()
     assert app.code[0].value == "the last line of :material/home: `x`"
+
+
+def test_all_drivers_are_listed_worst_first_also_where_no_application_is_declared(
+    app: AppTest, client: FakeClient, world: World
+) -> None:
+    world.apps.known = []
+    on_applications(app)
+    (table,) = (json.loads(table.proto.json) for table in app.get("bidi_component"))
+    assert [row["cells"][0]["text"] for row in table["rows"]] == ["clicks", "billing"]
+    assert [row["cells"][1]["text"] for row in table["rows"]] == ["Silent", "Running"]
+    assert "2 drivers: 1 silent, 1 running" in texts(app)
+    world.apps.drivers = []
+    later(app, client, 5)
+    assert not app.get("bidi_component")
 
 
 def test_a_confirmed_stop_is_requested_once_with_its_reason(app: AppTest, world: World) -> None:

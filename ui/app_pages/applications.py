@@ -1,17 +1,20 @@
-"""Applications page: every declared application with its desired and actual state. A name opens its panel.
+"""Applications page: declared applications with desired and actual state, and all drivers. A name opens its panel.
 
 The selected application is in the address (`?application=`), so that a link shows the same one.
 """
 
+import time
 from typing import Any
 
 import streamlit as st
 
 from ui.actions import bulk
-from ui.applications import dialogs, frames, panel
-from ui.kit import cached_reads, widgets
+from ui.applications import dialogs, driver_table, frames, panel
+from ui.kit import cached_reads, listing, widgets
 
 UNSUPPORTED = "This server has no applications, because it is older than this dashboard."
+#: The table shows so many; worse ones come first.
+MAX_DRIVERS = 200
 EMPTY = (
     "No applications are declared. `controlplane apps apply apps.yaml` declares them; "
     "the server starts their drivers by launchers that `--launcher KIND` allows."
@@ -32,8 +35,13 @@ def live(stamp: Any) -> None:
     with stamp:
         widgets.as_of(reading)
     apps = widgets.listed(reading, "apps", UNSUPPORTED, EMPTY)
-    if not apps:
-        return
+    if apps:
+        applications(apps)
+    drivers()
+
+
+def applications(apps: list[dict[str, Any]]) -> None:
+    """The declared applications, and the panel of the selected one."""
     names = [str(app.get("name")) for app in apps]
     opener = ("apps_click", select, ("apps_click", names))
     st.dataframe(
@@ -49,6 +57,20 @@ def live(stamp: Any) -> None:
     chosen = st.query_params.get("application") or (names[0] if len(names) == 1 else None)
     if chosen in names:
         panel.draw(apps[names.index(chosen)])
+
+
+def drivers() -> None:
+    """All drivers, declared or not, worst first; nothing before the first one."""
+    now, body = time.time(), cached_reads.agents().body or {}
+    found = driver_table.shown(body.get("agents") or [], now)
+    if not found:
+        return
+    st.header("Drivers", anchor=False)
+    st.caption(driver_table.counts(found))
+    page = listing.PageOfRows(driver_table.rows(found[:MAX_DRIVERS]), len(found), limit=MAX_DRIVERS)
+    listing.draw(
+        "drivers_table", "Drivers, worst first; a name opens its queries", driver_table.columns(), page
+    )
 
 
 stamp_place = widgets.header("Applications")

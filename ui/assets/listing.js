@@ -85,6 +85,7 @@ class Listing {
       if (this.body.rows[place] !== line) this.body.insertBefore(line, this.body.rows[place] || null);
     });
     known.forEach(line => line.remove());
+    if (!data.opens) this.body.querySelectorAll("a").forEach(link => { link.tabIndex = 0; });
     const first = this.body.rows[0];
     if (first && data.opens && !this.body.querySelector('tr[tabindex="0"]')) first.tabIndex = 0;
     if (focused && focused.isConnected && this.body.contains(focused)) focused.focus({ preventScroll: true });
@@ -130,7 +131,7 @@ class Listing {
   }
 
   clicked(event) {
-    if (event.ctrlKey || event.metaKey || event.shiftKey || String(getSelection())) return;
+    if (!this.data.opens || event.ctrlKey || event.metaKey || event.shiftKey || String(getSelection())) return;
     event.preventDefault();
     this.open(event.target.closest("tr"));
   }

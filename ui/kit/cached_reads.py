@@ -25,6 +25,7 @@ TTL_SECONDS = 3.0  # below the refresh interval, so that every refresh of a sing
 LONG_TTL_SECONDS = 30.0  # for lists of which only the length is shown, and for long time ranges
 SHORT_TTL_SECONDS = 0.8  # while a viewer waits for an action or a checkpoint check
 LONG_RANGE_SECONDS = 2 * units.DAY_SECONDS  # such a range does not visibly change between two refreshes
+ERROR_KINDS = ((TokenRefused, "token"), (ServerNotFound, "missing"), (ServerRefused, "refused"))
 MAX_POINTS = 720  # per chart: about one per two pixels
 
 
@@ -103,6 +104,11 @@ def actions() -> CachedRead:
 def apps() -> CachedRead:
     """The declared applications."""
     return _read("apps")
+
+
+def agents() -> CachedRead:
+    """All agents with the state of their drivers."""
+    return _read("agents")
 
 
 def app_logs(name: str) -> CachedRead:
@@ -389,11 +395,6 @@ def _answer(request: str, args: tuple[Any, ...], now: float) -> CachedRead:
         args = PERIOD_ARGUMENTS[request](*args, now)
     try:
         return CachedRead(getattr(connection(), request)(*args), now)
-    except TokenRefused as error:
-        return CachedRead(None, now, str(error), "token")
-    except ServerNotFound as error:
-        return CachedRead(None, now, str(error), "missing")
-    except ServerRefused as error:
-        return CachedRead(None, now, str(error), "refused")
     except ClientError as error:
-        return CachedRead(None, now, str(error), "unreachable")
+        kind = next((name for refusal, name in ERROR_KINDS if isinstance(error, refusal)), "unreachable")
+        return CachedRead(None, now, str(error), kind)

@@ -251,6 +251,10 @@ class ServerClient:
         """The declared applications with their drivers and queries."""
         return self._get("/api/v1/apps")
 
+    def agents(self) -> dict[str, Any]:
+        """All agents with the state of their drivers."""
+        return self._get("/api/v1/agents")
+
     def app_logs(self, name: str) -> dict[str, Any]:
         """The end of the output of an application's driver."""
         return self._get(_path("apps", name) + "/logs", {"lines": "200"})

@@ -60,7 +60,8 @@ def draw(
 ) -> None:
     """Draw the table. `label` names it for screen readers; the callbacks get a row's key, a column's `sort`, an offset.
 
-    Without `opened` the rows open nothing, and the keys are those of another table of the page.
+    Without `opened` the rows open nothing, their links are plain ones, and the keys are those of another table of the
+    page.
     """
     component = _component()
     component(

@@ -23,7 +23,7 @@ from ui.kit.statuses import STATUSES
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)=(https?://\S+)")
 #: Paths whose answers are merged.
 _LISTS = re.compile(
-    r"/api/v1/(queries|apps|alerts|alerts/history|actions|silences|checkpoints|notifications|rules|incidents)"
+    r"/api/v1/(queries|apps|agents|alerts|alerts/history|actions|silences|checkpoints|notifications|rules|incidents)"
     r"|/prometheus/api/v1/(query|query_range)"
 )
 _OBJECT = re.compile(r"/api/v1/(queries|apps|alerts|actions|checkpoints|silences|incidents)/([^/?]+)")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
@@ -16,13 +17,15 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from controlplane.actions.transitions import command_of
-from controlplane.api.bodies import AgentsBody, OneActionBody
+from controlplane.api.app_bodies import AgentsBody, driver_body
+from controlplane.api.bodies import OneActionBody
 from controlplane.api.deps import ActionIdDep, AgentIdDep, CallerDep, ControlPlaneDep, JsonDep
-from controlplane.api.render import action_body, agent_body
+from controlplane.api.render import action_body
 from controlplane.app import ControlPlane
 from controlplane.checkpoints.inventory_requests import AGENT_COLLECT_SECONDS
 from controlplane.checkpoints.service import INVENTORY
 from controlplane.errors import BadRequest, Forbidden, Unauthorized
+from controlplane.health.driver_status import judge_driver
 from controlplane.health.host import host_load
 from controlplane.model import Action, ActionState
 from controlplane.runtime.tokens import Token
@@ -52,11 +55,18 @@ RESULT = {
 }
 
 
-@router.get("/agents", summary="All agents, newest first")
+@router.get("/agents", summary="All agents with the state of their drivers, newest first")
 def list_agents(plane: ControlPlaneDep) -> AgentsBody:
-    window = plane.window
-    loads = {a.agent: host_load(window.agent_info(a.agent).get("heartbeat")) for a in window.agents()}
-    return AgentsBody(agents=[agent_body(agent, loads.get(agent.agent)) for agent in window.agents()])
+    window, now = plane.window, plane.clock()
+    since = plane.listening.since(now)
+    queries = Counter(run.run.agent for _, run, _ in window.rows() if run and run.run.ended_at is None)
+    bodies = []
+    for agent in window.agents():
+        heartbeat = window.agent_info(agent.agent).get("heartbeat") or {}
+        host = host_load(heartbeat)
+        running = queries[agent.agent] if agent.ended_at is None else 0
+        bodies.append(driver_body(agent, judge_driver(agent, host, now, since), host, heartbeat, running))
+    return AgentsBody(agents=bodies)
 
 
 @router.get(

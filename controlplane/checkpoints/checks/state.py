@@ -29,6 +29,7 @@ from controlplane.checkpoints.remedies import repair_command, rewind_command
 
 MAX_NAMED = 10
 MISSING_STATE = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
+IF_STATEFUL = "If the query is stateful, its restart fails. If not, ignore this finding."
 RESTORE = "restore the named files from a backup"
 #: Spark creates the entries of a checkpoint's root with the first batch; a later change is not Spark's.
 LATE_SECONDS = 60.0
@@ -52,16 +53,10 @@ def _missing_state(view: CheckpointView) -> Iterator[tuple[str, dict[str, Any]]]
     elif view.history.stateful is False:
         return  # its reports name no stateful operator
     elif (seconds := _changed_late(view)) is not None:
-        message = (
-            f"The checkpoint's root was changed {seconds:.0f} s after the last batch, and only state/ is missing. If the "
-            "query is stateful, its restart fails. If not, ignore this finding."
-        )
-        yield message, {"likely": True, "seconds": seconds}
+        message = f"The checkpoint's root was changed {seconds:.0f} s after the last batch, and only state/ is missing."
+        yield f"{message} {IF_STATEFUL}", {"likely": True, "seconds": seconds}
     elif view.last is not None and view.last.watermark_ms > 0:
-        message = (
-            "state/ is missing although the log has a watermark. If the query is stateful, its restart fails. If it "
-            "has a watermark and no stateful operator, ignore this finding."
-        )
+        message = f"state/ is missing although the log has a watermark. {IF_STATEFUL}"
         yield message, {"likely": True, "watermark_ms": view.last.watermark_ms}
 
 
