@@ -11,6 +11,8 @@ Json = dict[str, Any]
 #: Metrics that there are, with their label and mean; what is asked for besides has no series.
 KNOWN: dict[str, tuple[dict[str, str], float]] = {
     "spark_streaming_source_lag_seconds": ({"source": "KafkaV2[Subscribe[orders]]"}, 26.0),
+    "spark_streaming_input_rows_per_second": ({}, 120.0),
+    "spark_streaming_batch_duration_seconds": ({}, 4.0),
     "spark_streaming_watermark_lag_seconds": ({}, 65.0),
     "spark_streaming_rocksdb_sst_files_bytes": ({"operator": "dedupe"}, 3.4e8),
     "spark_streaming_rocksdb_pinned_blocks_bytes": ({"operator": "dedupe"}, 4e7),

@@ -498,3 +498,29 @@ def test_capacity_and_a_slow_batch_are_explained(app: AppTest) -> None:
     assert phases["Phase"][0] == "addBatch"
     spread = next(table for table in tables if "Partition" in table.columns)
     assert spread["Rows"].to_list() == [900, 100]
+
+
+def test_a_query_is_compared_with_its_past_and_the_address_holds_the_choice(
+    app: AppTest, world: World
+) -> None:
+    on_query(app)
+    picker = app.selectbox(key=f"compare_with_{RUNNING}")
+    assert picker.options[:2] == ["a day before", "a week before"]
+    picker.set_value("1d").run()
+    assert not app.exception
+    assert app.query_params["compare"] in ("1d", ["1d"])
+    assert "Compared with a day before" in [heading.value for heading in app.subheader]
+
+
+def test_a_link_with_another_query_compares_with_it(app: AppTest, world: World) -> None:
+    app_of = {query["query_id"]: query["app"] for query in world.queries}
+    (sibling, *_) = [q for q in world.queries if q["app"] == app_of[RUNNING] and q["query_id"] != RUNNING]
+    on_query(app, compare=str(sibling["query_id"]))
+    assert f"Compared with {sibling['name']}" in [plain_text(heading.value) for heading in app.subheader]
+    drawn = [alt for alt in charts(app) if alt.startswith("compare_")]
+    assert drawn == ["compare_rate", "compare_duration", "compare_backlog"]
+    assert "Not known of both in this range" in texts(app)
+
+
+def plain_text(value: str) -> str:
+    return value.replace("\\", "")

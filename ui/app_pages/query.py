@@ -16,7 +16,7 @@ from ui.kit import action_checks, cached_reads, frames, time_range, widgets
 from ui.kit.fleet_page import FleetPage
 from ui.kit.frames import Json
 from ui.kit.time_range import TimeRange
-from ui.query import capacity_panel, chart_panels, checkpoint_panel, panels, what_changed
+from ui.query import capacity_panel, chart_panels, checkpoint_panel, comparison, panels, what_changed
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,10 @@ def open_on_last_activity(query: Json) -> None:
     opened.add(query["query_id"])
 
 
-def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tuple[PageSlots, TimeRange]:
-    """Draw the fixed parts and return the containers of the live part and the time range."""
+def layout(
+    query: Json, refused: dict[str, str | None], role: str | None
+) -> tuple[PageSlots, TimeRange, str | None]:
+    """Draw the fixed parts; returns the containers of the live part, the time range and what to compare with."""
     with st.container(horizontal=True, vertical_alignment="top"):
         head = st.container(width="stretch")
         with st.container(horizontal=True, width="content", wrap=False, gap="xsmall"):
@@ -73,15 +75,22 @@ def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tup
     tiles = st.container()
     checkpoint_panel.draw(query, role)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        window = time_range.picker(time.time())
+        with st.container(horizontal=True, vertical_alignment="center", width="content"):
+            window = time_range.picker(time.time())
+            other = comparison.picker(query)
         with st.container(horizontal=True, vertical_alignment="center", width="content"):
             stamp = st.container(width="content")
             widgets.refresh_picker()
-    return PageSlots(head, tiles, stamp), window
+    return PageSlots(head, tiles, stamp), window, other
 
 
 def live(
-    identity: str, slots: PageSlots, drawn: dict[str, str | None], role: str | None, window: TimeRange
+    identity: str,
+    slots: PageSlots,
+    drawn: dict[str, str | None],
+    role: str | None,
+    window: TimeRange,
+    other: str | None,
 ) -> None:
     """Everything that changes by itself; if that concerns the buttons, the whole page is redrawn."""
     reading, now = cached_reads.query(identity), time.time()
@@ -106,6 +115,8 @@ def live(
         capacity_panel.draw(query)
     with slots.stamp:
         widgets.as_of(reading)
+    if other:
+        comparison.draw(query, other, window, now)
     chart_panels.draw(query, window, now)
     panels.tables(query)
 
@@ -119,9 +130,9 @@ def page(identity: str) -> None:
     widgets.page_title(frames.label(query), "Query")
     open_on_last_activity(query)
     drawn = action_checks.refusals(query, role)
-    slots, window = layout(query, drawn, role)
+    slots, window, other = layout(query, drawn, role)
     every = None if window.is_past(time.time()) else widgets.refresh_seconds()
-    st.fragment(run_every=every)(live)(identity, slots, drawn, role, window)
+    st.fragment(run_every=every)(live)(identity, slots, drawn, role, window, other)
     if request := dialogs.open_request(identity):
         dialogs.draw(query, request)
 

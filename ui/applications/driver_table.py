@@ -25,7 +25,7 @@ STATES: dict[str, BadgeStyle] = {
     "running": BadgeStyle("Running", "green", ":material/play_circle:"),
     "ended": BadgeStyle("Ended", "gray", ":material/stop_circle:"),
 }
-#: States of drivers that do not run, or of which nothing is heard.
+#: States of drivers that do not run or send no heartbeat.
 OVER = ("failed", "ended", "silent")
 #: Ended drivers are shown for this long, in seconds.
 RECENT_SECONDS = 3600.0

@@ -92,7 +92,7 @@ def expression(panel: ChartPanel, query: Json, every: float = MIN_STEP_SECONDS) 
     in memory by name only. Points `every` hour or more apart are medians since the previous point: single
     samples of whole days would show a rhythm of their own.
     """
-    own = f"{panel.of}={_quoted(str(query.get(panel.of) or ''))}"
+    own = f"{panel.of}={quoted(str(query.get(panel.of) or ''))}"
     selected = [f"spark_streaming_{name}{{{own}}}" for name in panel.metrics]
     if every >= units.HOUR_SECONDS:
         selected = [f"quantile_over_time(0.5, {each}[{every:.0f}s])" for each in selected]
@@ -105,7 +105,7 @@ def expression(panel: ChartPanel, query: Json, every: float = MIN_STEP_SECONDS) 
 
 def newest(metric: str, query: Json) -> str:
     """PromQL of one metric of this query."""
-    return f"spark_streaming_{metric}{{query_id={_quoted(str(query.get('query_id') or ''))}}}"
+    return f"spark_streaming_{metric}{{query_id={quoted(str(query.get('query_id') or ''))}}}"
 
 
 def single_value(answer: Json | None) -> float | None:
@@ -114,7 +114,8 @@ def single_value(answer: Json | None) -> float | None:
     return units.number((found[0].get("value") or (None, None))[1]) if len(found) == 1 else None
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as a string of PromQL."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 

@@ -30,12 +30,12 @@ def test_a_driver_that_sends_heartbeats_runs() -> None:
         (wire.JVM_EXITED, DriverState.FAILED, "Ended 1 min ago: its JVM ended."),
     ],
 )
-def test_an_end_is_told_as_it_was(reason: str | None, state: DriverState, text: str) -> None:
+def test_the_end_of_a_driver_has_its_reason(reason: str | None, state: DriverState, text: str) -> None:
     found = judge_driver(replace(AGENT, ended_at=NOW - 60, end_reason=reason), BUSY, NOW)
     assert (found.state, found.reason) == (state, text)
 
 
-def test_silence_counts_from_when_this_server_could_hear_it() -> None:
+def test_silence_counts_from_when_this_server_received_events() -> None:
     quiet = replace(AGENT, last_seen_at=NOW - 200, contact_at=0.0)
     found = judge_driver(quiet, BUSY, NOW)
     assert found.state is DriverState.SILENT and found.reason.startswith("No heartbeat for 3 min 20 s: ")
