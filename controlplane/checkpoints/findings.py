@@ -74,10 +74,12 @@ class CheckpointReport:
     findings: tuple[Finding, ...]
 
     @property
-    def inferred(self) -> bool:
-        """Whether the restart fails only by findings that infer, and do not know, that the query is stateful."""
+    def condition(self) -> str:
+        """` if …`: what of the query must be true for the restart to fail, where every such finding infers it."""
         fails = [finding for finding in self.findings if finding.effect is RestartEffect.FAILS]
-        return bool(fails) and all(finding.evidence.get("likely") for finding in fails)
+        if not all(finding.evidence.get("likely") for finding in fails):
+            return ""
+        return f" if {fails[0].evidence['if']}" if fails else ""
 
     def as_json(self) -> dict[str, Any]:
         """The JSON document that `doctor --json` and the API show."""

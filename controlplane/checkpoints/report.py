@@ -56,7 +56,9 @@ def summary(verdict: CheckpointReport) -> str:
     texts = {
         ReportStatus.OK: f"The next start resumes at batch {verdict.next_batch}.",
         ReportStatus.RISKY: f"The next start resumes at batch {verdict.next_batch}, but: {worst}",
-        ReportStatus.BROKEN: f"A restart fails{' if the query is stateful' * verdict.inferred}: {worst}",
+        ReportStatus.BROKEN: f"A restart of the query fails{verdict.condition}: {worst}"
+        if verdict.condition
+        else f"A restart fails: {worst}",
         ReportStatus.UNREADABLE: worst,
     }
     return texts[verdict.verdict][:MAX_SUMMARY_LENGTH]

@@ -25,6 +25,8 @@ RACE_SECONDS = 2.0
 STALE_SECONDS = 300.0
 NOT_ALLOWED = "run.not-allowed"
 IN_FLIGHT = "log.inflight"
+#: The beginning of the summary of a failure that is inferred (`CheckpointReport.condition`).
+INFERRED = "A restart of the query fails if "
 CHANGED = "The query was changed, and its checkpoint does not allow that"
 
 
@@ -200,10 +202,10 @@ def _as_of(batch: int | None) -> str:
 
 def _fault(seen: CheckpointSummary) -> str:
     """The worst finding in the report's summary, without the sentence before it, which names a batch."""
-    for head in ("but: ", "A restart fails: ", "A restart fails if the query is stateful: "):
+    for head in (", but: ", "A restart fails: "):
         if head in seen.summary:
             return seen.summary.partition(head)[2]
-    return seen.summary
+    return seen.summary.partition(": ")[2] if seen.summary.startswith(INFERRED) else seen.summary
 
 
 def _is_disproved(seen: CheckpointSummary, run: Run | None) -> bool:

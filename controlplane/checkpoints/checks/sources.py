@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from posixpath import dirname
+from typing import Any
 
 from controlplane.checkpoints.checks.logs import BACKUP
 from controlplane.checkpoints.findings import (
@@ -102,9 +103,8 @@ def _regressed(view: CheckpointView, source: str, old: str, new: str) -> Iterato
 
 def file_logs(view: CheckpointView) -> Iterator[Finding]:
     """`src.file-log-…`: gaps in the log of each file source, and its newest entry against the offsets."""
-    known = {
-        name: logs.log_offset(offset) for name, offset in (view.last.offsets if view.last else {}).items()
-    }
+    lines = view.last.offsets if view.last else {}
+    known = {view.line_sources[line]: logs.log_offset(offset) for line, offset in lines.items()}
     for name, log in view.sources.items():
         yield from _holes(log)
         wanted = known.get(name)
@@ -123,14 +123,22 @@ def file_logs(view: CheckpointView) -> Iterator[Finding]:
 
 def _behind(view: CheckpointView, source: str, newest: int | None, wanted: int) -> Finding:
     state = "is missing" if newest is None else f"ends at {newest}"
+    message = (
+        f"The log of source {source} {state}, but offsets/{view.planned} needs entry {wanted}. "
+        "Do not start the query: a failed start writes a wrong offset and makes it worse."
+    )
+    inferred: dict[str, Any] = {}
+    if newest is None and source in view.repeated_lines:
+        message += f" If the query uses source {view.repeated_lines[source]} twice, as in a union with itself, ignore this finding."
+        inferred = {"likely": True, "if": "it does not use a stream twice"}
     return restart_fails(
         "src.file-log-behind-offset",
-        f"The log of source {source} {state}, but offsets/{view.planned} needs entry {wanted}. "
-        "Do not start the query: a failed start writes a wrong offset and makes it worse.",
+        message,
         when=FIRST_BATCH,
         source=source,
         newest=newest,
         wanted=wanted,
+        **inferred,
         remedy=(
             "stop everything that restarts the query",
             f"restore sources/{source} from a backup",

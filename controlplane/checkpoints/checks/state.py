@@ -30,6 +30,7 @@ from controlplane.checkpoints.remedies import repair_command, rewind_command
 MAX_NAMED = 10
 MISSING_STATE = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
 IF_STATEFUL = "If the query is stateful, its restart fails. If not, ignore this finding."
+INFERRED = {"likely": True, "if": "it is stateful"}
 RESTORE = "restore the named files from a backup"
 #: Spark creates the entries of a checkpoint's root with the first batch; a later change is not Spark's.
 LATE_SECONDS = 60.0
@@ -54,10 +55,10 @@ def _missing_state(view: CheckpointView) -> Iterator[tuple[str, dict[str, Any]]]
         return  # its reports name no stateful operator
     elif (seconds := _changed_late(view)) is not None:
         message = f"The checkpoint's root was changed {seconds:.0f} s after the last batch, and only state/ is missing."
-        yield f"{message} {IF_STATEFUL}", {"likely": True, "seconds": seconds}
-    elif view.last is not None and view.last.watermark_ms > 0:
+        yield f"{message} {IF_STATEFUL}", {**INFERRED, "seconds": seconds}
+    elif view.last is not None and view.last.watermark_ms > 0 and not view.is_intact(""):
         message = f"state/ is missing although the log has a watermark. {IF_STATEFUL}"
-        yield message, {"likely": True, "watermark_ms": view.last.watermark_ms}
+        yield message, {**INFERRED, "watermark_ms": view.last.watermark_ms}
 
 
 def _changed_late(view: CheckpointView) -> float | None:

@@ -21,6 +21,8 @@ from controlplane.checkpoints.reading.state_tree import StateOperator
 from controlplane.checkpoints.reading.versions import LATEST, SparkVersion, parse_version, writer_from_conf
 
 SINK_LOG = "_spark_metadata"
+#: An entry of the offset log is written within this time after the batch's own timestamp.
+WRITE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,21 @@ class CheckpointView:
             self.inventory, self.target, (self.last and self.last.setting(logs.CODEC)) or "lz4"
         )
 
+    def is_intact(self, folder: str) -> bool:
+        """Whether its time shows that nothing was removed from a folder since the last batch; "" is the root.
+
+        False where that is not known: object stores have no such times, and a copy has new ones.
+        """
+        entries, last = self.inventory.entries, self.last
+        changed = (
+            self.inventory.root_modified if not folder else getattr(entries.get(folder), "modified", None)
+        )
+        planned = getattr(entries.get(f"offsets/{self.planned}"), "modified", None)
+        if changed is None or planned is None or last is None:
+            return False
+        is_copy = abs(planned - last.timestamp_ms / 1000) > WRITE_SECONDS
+        return not is_copy and changed < planned
+
     @cached_property
     def sources(self) -> Mapping[str, FileLog]:
         """Source (position or name) → its log, for the file sources among them."""
@@ -196,8 +213,37 @@ class CheckpointView:
         }
         return {name: log for name, log in found.items() if self._reads_files(name, log)}
 
+    @cached_property
+    def repeated_lines(self) -> Mapping[str, str]:
+        """Line of the newest offset entry → the source that it seems to hold, where a stream seems to be used twice.
+
+        Spark writes a line for each use, as in `stream.union(stream)`, and one folder a stream. Empty where the folders
+        do not fit that. Two streams whose offsets were always equal look the same once the folder of one is lost.
+        """
+        if self.last is None or self.last.version >= 2:
+            return {}
+        if any(len(report.end_offsets) == len(self.last.offsets) for report in self.history.reports.values()):
+            return {}  # a report names each stream once
+        folders = {
+            name for name in self.inventory.names("sources") if self.inventory.is_folder(f"sources/{name}")
+        }
+        entries = [e for b in self.offsets.batches if isinstance(e := self.offset_entry(b), OffsetEntry)]
+        values = {line: tuple(entry.offsets.get(line) for entry in entries) for line in self.last.offsets}
+        distinct = list(dict.fromkeys(values.values()))
+        fits = folders == {str(place) for place in range(len(distinct))} and len(distinct) < len(values)
+        return {line: str(distinct.index(held)) for line, held in values.items()} if fits else {}
+
+    @cached_property
+    def line_sources(self) -> Mapping[str, str]:
+        """Line of the newest offset entry → the name of its source; repeated lines only where that is certain."""
+        lines = {line: line for line in (self.last.offsets if self.last else {})}
+        streams = len(set(self.repeated_lines.values()))
+        reported = any(len(report.end_offsets) == streams for report in self.history.reports.values())
+        return self.repeated_lines if streams and (reported or self.is_intact("sources")) else lines
+
     def _reads_files(self, name: str, log: FileLog) -> bool:
-        offset = self.last.offsets.get(name) if self.last else None
+        line = next((line for line, source in self.line_sources.items() if source == name), name)
+        offset = self.last.offsets.get(line) if self.last else None
         return logs.log_offset(offset) is not None or file_logs.is_file_source(log)
 
     @cached_property

@@ -183,7 +183,7 @@ VERDICT_TEXTS = {
     ReportStatus.UNREADABLE: "There is no readable checkpoint at this path.",
 }
 LIKELY_BROKEN = (
-    "A restart with Spark {spark} will fail if the query is stateful. Nothing here shows whether it is."
+    "A restart of the query with Spark {{spark}} will fail{condition}. Nothing here shows whether that is so."
 )
 LABELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "note"}
 
@@ -206,7 +206,8 @@ def report_lines(verdict: CheckpointReport) -> Iterator[str]:
 
 def _verdict_text(verdict: CheckpointReport) -> str:
     """The sentence of the verdict; conditional where only inferred findings make the restart fail."""
-    return LIKELY_BROKEN if verdict.inferred else VERDICT_TEXTS[verdict.verdict]
+    condition = verdict.condition
+    return LIKELY_BROKEN.format(condition=condition) if condition else VERDICT_TEXTS[verdict.verdict]
 
 
 def _where(verdict: CheckpointReport) -> str:

@@ -16,7 +16,7 @@ from controlplane.checkpoints.findings import (
     RestartEffect,
 )
 from controlplane.checkpoints.inventory.model import FileEntry, Inventory
-from controlplane.checkpoints.reading.checkpoint import KnownHistory
+from controlplane.checkpoints.reading.checkpoint import KnownHistory, ReportedBatch
 from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.report import summary
 from controlplane.checkpoints.survey import Survey
@@ -193,11 +193,73 @@ def test_a_watermark_without_state_is_one_consistent_failure() -> None:
     assert verdict.verdict is ReportStatus.BROKEN and finding.evidence["likely"] is True
     assert (finding.effect, finding.when) == (RestartEffect.FAILS, FIRST_BATCH)
     sentence = list(report_lines(verdict))[1]
-    assert "will fail if the query is stateful" in sentence, "a stateless query may have a watermark"
-    assert summary(verdict).startswith("A restart fails if the query is stateful: ")
+    assert "will fail if it is stateful" in sentence, "a stateless query may have a watermark"
+    assert summary(verdict).startswith("A restart of the query fails if it is stateful: ")
     assert finding.condition == "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
     known = asked(with_checkpoint(held, watermark), KnownHistory(stateful=False))
     assert "state.dir-missing" not in {each.check for each in known.findings}
+
+
+def used_twice(planned_at: float, sources_changed: float | None) -> Inventory:
+    """The checkpoint of `files.union(files)`: two lines an entry, one folder below sources/."""
+    head = {"batchWatermarkMs": 0, "batchTimestampMs": int(planned_at * 1000), "conf": {}}
+    entry = f'v1\n{json.dumps(head)}\n{{"logOffset":0}}\n{{"logOffset":0}}'.encode()
+    log = b'v1\n{"path":"file:///in/a.json","timestamp":1,"batchId":0}'
+    contents = {
+        "metadata": b'{"id":"11111111-1111-4111-8111-111111111111"}',
+        "offsets/0": entry,
+        "commits/0": b'v1\n{"nextBatchWatermarkMs":0}',
+        "sources/0/0": log,
+    }
+    entries = {path: FileEntry(len(data), planned_at + 1) for path, data in contents.items()}
+    entries |= {"sources/0": FileEntry(0, planned_at, folder=True)}
+    entries |= {"sources": FileEntry(0, sources_changed, folder=True)}
+    return Inventory("/c", entries, contents, collected_at=planned_at + 99)
+
+
+AT = 1_795_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("inventory", "reported", "healthy"),
+    [
+        (used_twice(AT, AT - 5), None, True),  # nothing was removed from sources/ since the batch
+        (used_twice(AT, AT + 60), None, False),
+        (used_twice(AT, None), None, False),  # S3
+        (used_twice(AT, None), 1, True),  # its report names one stream
+        (used_twice(AT, AT - 5), 2, False),  # a lost log: the reports name two streams
+    ],
+)
+def test_a_stream_used_twice_has_one_log(inventory: Inventory, reported: int | None, healthy: bool) -> None:
+    """A healthy checkpoint of `stream.union(stream)` was called broken."""
+    report = ReportedBatch(AT + 2, ({"logOffset": 0},) * (reported or 0))
+    history = KnownHistory(reports={0: report}) if reported else KnownHistory()
+    verdict = analyze(inventory, SPARK, history=history)
+    assert (verdict.verdict is ReportStatus.OK) is healthy
+    if not healthy:
+        assert the(verdict, "src.file-log-behind-offset").effect == "fails"
+    inferred = not healthy and reported is None
+    assert verdict.condition == (" if it does not use a stream twice" if inferred else "")
+
+
+def test_a_watermark_needs_no_state_where_nothing_was_removed_since_the_last_batch() -> None:
+    """A stateless query with a watermark was called broken."""
+    held = used_twice(AT, AT - 5)
+    entry = held.contents["offsets/0"].replace(b'"batchWatermarkMs": 0', b'"batchWatermarkMs": 1700000000000')
+    marked = replace(held, contents={**held.contents, "offsets/0": entry})
+    for root_modified, expected in (
+        (AT - 5, ReportStatus.OK),
+        (AT + 5, ReportStatus.BROKEN),
+        (None, ReportStatus.BROKEN),
+    ):
+        verdict = analyze(replace(marked, root_modified=root_modified), SPARK)
+        assert verdict.verdict is expected, root_modified
+    copied = replace(
+        marked,
+        root_modified=AT + 3000,
+        entries={p: replace(e, modified=AT + 3600) for p, e in marked.entries.items()},
+    )
+    assert analyze(copied, SPARK).verdict is ReportStatus.BROKEN
 
 
 @pytest.mark.parametrize("place", ["/lake/out put", "/lake/out put/_spark_metadata"])
