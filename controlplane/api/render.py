@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import repeat
 from typing import Any
 
 from controlplane.actions import guards
@@ -20,7 +19,6 @@ from controlplane.api.bodies import (
     OutageBody,
     ProgressBody,
     RunBody,
-    SourceBody,
 )
 from controlplane.api.history_bodies import (
     HistoryBody,
@@ -30,7 +28,7 @@ from controlplane.api.history_bodies import (
     TimelineBody,
 )
 from controlplane.driver_model import HostLoad, Outage
-from controlplane.events.progress import items, number, whole
+from controlplane.events.progress import items
 from controlplane.health import failures, judge, lag, terminal_status
 from controlplane.health.context import QueryContext
 from controlplane.health.host import overload
@@ -256,30 +254,6 @@ def agent_body(agent: Agent, host: HostLoad | None) -> AgentBody:
 def host_body(host: HostLoad) -> dict[str, Any]:
     """The load of an agent's host, and why that is an overload."""
     return {**asdict(host), "at": rfc3339(host.at), "overload": overload(host)}
-
-
-def source_bodies(progress: Mapping[str, Any] | None, samples: Sequence[ProgressSample]) -> list[SourceBody]:
-    """The sources as Spark wrote them, each with its lag from the newest of the samples."""
-    documents = items((progress or {}).get("sources"))
-    sources, counting = samples[-1].sources if samples else (), row_sources(samples)
-    known = [*((s.lag_offsets, s.name in counting) for s in sources), *repeat((None, False), len(documents))]
-    return [_source(document, *lag) for document, lag in zip(documents, known, strict=False)]
-
-
-def _source(document: Mapping[str, Any], lag_offsets: float | None, counts_rows: bool) -> SourceBody:
-    metrics = document.get("metrics")
-    return SourceBody(
-        description=str(document.get("description") or ""),
-        start_offset=document.get("startOffset"),
-        end_offset=document.get("endOffset"),
-        latest_offset=document.get("latestOffset"),
-        lag_rows=finite(lag_offsets) if counts_rows else None,
-        lag_offsets=finite(lag_offsets),
-        input_rows=whole(document.get("numInputRows")),
-        input_rows_per_second=number(document.get("inputRowsPerSecond")),
-        processed_rows_per_second=number(document.get("processedRowsPerSecond")),
-        metrics=metrics if isinstance(metrics, dict) else {},
-    )
 
 
 def operators_of(progress: Mapping[str, Any] | None) -> list[dict[str, Any]]:

@@ -32,5 +32,20 @@ def processing_rate(last: ProgressSample) -> float | None:
     return last.input_rows / last.duration if _is_rounded(last, rate) and last.duration > 0 else rate
 
 
+def source_rates(
+    samples: Sequence[ProgressSample], rows: int | None, read: float | None, processed: float | None
+) -> dict[str, float | None]:
+    """Spark's rates `read` and `processed` of one source of the newest batch, which read `rows`; low ones exact."""
+    reported = {"input_rows_per_second": read, "processed_rows_per_second": processed}
+    if not samples or not rows:
+        return reported
+    last, share = samples[-1], rows / max(1, samples[-1].input_rows)
+    whole = {"input_rows_per_second": input_rate(samples), "processed_rows_per_second": processing_rate(last)}
+    return {
+        name: rate * share if _is_rounded(last, getattr(last, name)) and rate is not None else reported[name]
+        for name, rate in whole.items()
+    }
+
+
 def _is_rounded(sample: ProgressSample, rate: float | None) -> bool:
     return sample.input_rows > 0 and (rate is None or rate < EXACT_FROM)

@@ -6,7 +6,9 @@ The present comes from the window and is rendered once per verdict; the past com
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import repeat
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -26,6 +28,7 @@ from controlplane.api.bodies import (
     ProgressListBody,
     QueryDetailBody,
     RunsBody,
+    SourceBody,
 )
 from controlplane.api.deps import ControlPlaneDep, FleetCacheDep, QueryIdDep, stretch
 from controlplane.api.fleet import answer
@@ -33,13 +36,16 @@ from controlplane.api.fleet.answer import FleetRequest
 from controlplane.api.history_bodies import BatchBody, TimelineBody
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
+from controlplane.events.progress import items, number, whole
 from controlplane.health.context import context_at
 from controlplane.health.driver_status import START_APPLICATION
 from controlplane.health.host import overload_near
 from controlplane.health.notes import notes
+from controlplane.health.offset_units import row_sources
+from controlplane.health.rates import source_rates
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.history.model import ProgressRequest
-from controlplane.model import QueryStatus, QueryView
+from controlplane.model import ProgressSample, QueryStatus, QueryView
 from controlplane.store import actions as action_rows
 from controlplane.store import events as event_rows
 from controlplane.store import queries as query_rows
@@ -140,7 +146,7 @@ def get_query(plane: ControlPlaneDep, cache: FleetCacheDep, query_id: QueryIdDep
     return QueryDetailBody(
         **dict(cache.row(view, plane.clock())),
         **history,
-        sources=render.source_bodies(progress, view.progress),
+        sources=_sources(progress, view.progress),
         sink=render.sink_of(progress),
         operators=render.operators_of(progress),
         facts=FactsBody(**asdict(view.facts)),
@@ -149,6 +155,35 @@ def get_query(plane: ControlPlaneDep, cache: FleetCacheDep, query_id: QueryIdDep
         failure=_failure(view),
         latest_progress=progress,
         superseded_by=plane.window.superseded(query_id),
+    )
+
+
+def _sources(progress: Mapping[str, Any] | None, samples: Sequence[ProgressSample]) -> list[SourceBody]:
+    """The sources as Spark wrote them, each with its lag from the newest of the samples."""
+    documents = items((progress or {}).get("sources"))
+    sources, counting = samples[-1].sources if samples else (), row_sources(samples)
+    known = [*((s.lag_offsets, s.name in counting) for s in sources), *repeat((None, False), len(documents))]
+    return [_source(samples, document, *lag) for document, lag in zip(documents, known, strict=False)]
+
+
+def _source(
+    samples: Sequence[ProgressSample],
+    document: Mapping[str, Any],
+    lag_offsets: float | None,
+    counts_rows: bool,
+) -> SourceBody:
+    metrics, rows = document.get("metrics"), whole(document.get("numInputRows"))
+    reported = (number(document.get(f"{name}RowsPerSecond")) for name in ("input", "processed"))
+    return SourceBody(
+        description=str(document.get("description") or ""),
+        start_offset=document.get("startOffset"),
+        end_offset=document.get("endOffset"),
+        latest_offset=document.get("latestOffset"),
+        lag_rows=render.finite(lag_offsets) if counts_rows else None,
+        lag_offsets=render.finite(lag_offsets),
+        input_rows=rows,
+        **source_rates(samples, rows, *reported),
+        metrics=metrics if isinstance(metrics, dict) else {},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.health.rates import input_rate, processing_rate
+from controlplane.health.rates import input_rate, processing_rate, source_rates
 from controlplane.model import ProgressSample
 from tests.unit.controlplane.situations import NOW, sample
 
@@ -47,3 +47,15 @@ def test_a_batch_without_rows_or_duration_has_spark_s_rates() -> None:
     assert (input_rate((batch(4, NOW, 1), empty)), processing_rate(empty)) == (0.0, 0.0)
     assert processing_rate(batch(5, NOW, 1, 0.1, duration=0.0)) == 0.1
     assert input_rate(()) is None
+
+
+def test_a_source_has_its_share_of_a_low_rate_and_spark_s_of_any_other() -> None:
+    pair = batch(4, NOW, 1), batch(5, NOW + 20, 2, 0.2)
+    assert source_rates(pair, 1, 0.1, 0.1) == {
+        "input_rows_per_second": 0.05,
+        "processed_rows_per_second": 0.5,
+    }
+    high = batch(4, NOW, 1), batch(5, NOW + 20, 200, 10.0)
+    spark_s = {"input_rows_per_second": 9.0, "processed_rows_per_second": 8.0}
+    assert source_rates(high, 150, 9.0, 8.0) == spark_s
+    assert source_rates((), 150, 9.0, 8.0) == source_rates(pair, None, 9.0, 8.0) == spark_s
