@@ -109,7 +109,7 @@ def test_a_restart_is_confirmed_posted_once_and_tracked_to_its_outcome(
     screen.go(f"/query?query_id={STUCK}")
     screen.page.get_by_role("button", name="Restart").click()
     dialog = screen.page.get_by_role("dialog")
-    dialog.get_by_text("after batch 1233").wait_for()
+    dialog.get_by_text("1233 so far").wait_for()
     dialog.get_by_label("Reason").fill("memory grows")
     dialog.get_by_role("button", name="Restart").click()
     screen.page.get_by_text("resumed at batch 1234").wait_for()
@@ -118,6 +118,18 @@ def test_a_restart_is_confirmed_posted_once_and_tracked_to_its_outcome(
     ((query_id, body, key),) = server.world.posted
     assert (query_id, body["action"], body["reason"]) == (STUCK, "restart", "memory grows")
     assert len(key) == 32
+
+
+def test_the_dialog_follows_the_batches_that_the_query_commits(screen: Screen, server: FakeServer) -> None:
+    query = server.world.queries[5]
+    screen.go(f"/query?query_id={query['query_id']}")
+    screen.page.get_by_role("button", name="Restart").click()
+    dialog = screen.page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("half a sen")
+    for batch in (7001, 7002):
+        query["batch_id"] = batch
+        dialog.get_by_text(f"after its last committed batch, {batch} so far").wait_for()
+    assert dialog.get_by_label("Reason").input_value() == "half a sen"
 
 
 def test_hostile_names_and_reasons_are_text_wherever_they_appear(screen: Screen, server: FakeServer) -> None:

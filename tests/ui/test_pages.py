@@ -342,7 +342,7 @@ def test_a_viewer_may_read_but_not_act(app: AppTest, world: World) -> None:
 def test_a_restart_is_explained_posted_and_tracked(app: AppTest, client: FakeClient, world: World) -> None:
     on_query(app)
     app.button(key="ask_restart").click().run()
-    assert "after batch 1233, from its checkpoint" in texts(app)
+    assert "after its last committed batch, 1233 so far, from its checkpoint" in texts(app)
     app.toggle(key="ask_drain").set_value(True).run()
     assert "may finish first" in texts(app)
     assert "which has run for 48 s" in texts(app)

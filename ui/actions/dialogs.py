@@ -38,6 +38,7 @@ ICONS = {
 }
 MAX_REASON_CHARS = 500
 CHECKPOINT_POLL_SECONDS = 1.0
+CONSEQUENCES_SECONDS = 2.0
 REASON = "ask_reason"
 DRAIN = "Let the running batch finish first (drain)"
 DRAIN_HELP = (
@@ -95,8 +96,8 @@ def _body(query: Json, request: dict[str, str]) -> None:
         st.warning(plain(no_start), icon=":material/warning:")
     can_drain = action in ("stop", "restart") and runs
     drain = can_drain and st.toggle(DRAIN, key="ask_drain", help=DRAIN_HELP)
-    widgets.definition_list(action_checks.consequences(asked, query, drain, _activity(query)))
-    # Outside of the part below: a field that is redrawn every second loses what is being typed.
+    st.fragment(run_every=CONSEQUENCES_SECONDS)(_consequences)(asked, query, bool(drain))
+    # Outside of the parts that are redrawn: there, a field loses what is being typed.
     st.text_input(
         "Reason", key=REASON, max_chars=MAX_REASON_CHARS, placeholder="Shown in the action log", live="300ms"
     )
@@ -105,6 +106,12 @@ def _body(query: Json, request: dict[str, str]) -> None:
         _buttons(request, body, blocked=False)
     else:
         st.fragment(run_every=CHECKPOINT_POLL_SECONDS)(_checkpoint_and_buttons)(query, request, body)
+
+
+def _consequences(asked: str, opened: Json, drain: bool) -> None:
+    """What the action will do, as of now: the query commits batches while the dialog is open."""
+    query = cached_reads.query(str(opened.get("query_id"))).body or opened
+    widgets.definition_list(action_checks.consequences(asked, query, drain, _activity(query)))
 
 
 def _request_body(asked: str, action: str | None, drain: bool) -> dict[str, Any]:

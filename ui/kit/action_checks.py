@@ -156,7 +156,7 @@ def _running_batch(query: Json, drain: bool, activity: QueryActivity) -> str:
     last = units.number(query.get("batch_id"))
     name = "A running batch" if last is None else f"Batch {last + 1:.0f}"
     if activity.batch_age == 0:
-        return f"No batch runs now. {name} is cancelled if it has started by then, unless you drain."
+        return "No batch runs now. A batch that has started by then is cancelled, unless you drain."
     age = "" if activity.batch_age is None else f", which has run for {units.span(activity.batch_age)},"
     if drain:
         return f"{name}{age} may finish first{_last_duration(query)}. If it takes too long, it is cancelled."
@@ -246,7 +246,10 @@ _EXPECTED = {
 
 def _resumes(query: Json) -> str:
     batch = units.number(query.get("batch_id"))
-    after = "from its checkpoint" if batch is None else f"after batch {batch:.0f}, from its checkpoint"
+    known = "" if batch is None else f"after batch {batch:.0f}, "
+    if known and query.get("status") not in ENDED_STATUSES:
+        known = f"after its last committed batch, {batch:.0f} so far, "
+    after = f"{known}from its checkpoint"
     path = (query.get("facts") or {}).get("checkpoint")
     return f"{after} {path}" if path else after
 

@@ -73,7 +73,10 @@ def test_a_restart_names_the_driver_and_the_batch() -> None:
     assert rows["Running batch"] == (
         "Batch 1234 is cancelled. Nothing of it is committed, so its rows are read and processed again."
     )
-    assert rows["Resumes"] == "after batch 1233, from its checkpoint s3://lake/checkpoints/orders"
+    location = "from its checkpoint s3://lake/checkpoints/orders"
+    assert rows["Resumes"] == f"after its last committed batch, 1233 so far, {location}"
+    ended = dict(consequences("start", factories.detail(status="failed"), drain=False))
+    assert ended["Resumes"] == f"after batch 1233, {location}"
     assert "same writer" in rows["Started by"]
 
 
