@@ -43,6 +43,7 @@ CHECKS: tuple[Check, ...] = (
     settings.provider,
     settings.versions,
     settings.future_watermark,
+    sources.kept,
     sources.source_lines,
     sources.offsets,
     sources.file_logs,

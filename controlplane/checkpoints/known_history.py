@@ -53,11 +53,15 @@ def history_from(
     """Build the history. `stored`: (time, Spark's progress report), oldest first; `shape`: the newest stored shape row."""
     reports: dict[int, ReportedBatch] = {}
     stateful: bool | None = None
+    sources: tuple[str, ...] = ()
     for at, report in stored:
         batch = progress.whole(report.get("batchId"))
         if batch is None or batch < 0:
             continue
         stateful = bool(stateful) or bool(progress.items(report.get("stateOperators")))
+        sources = tuple(
+            str(source.get("description") or "") for source in progress.items(report.get("sources"))
+        )
         # A batch that is reported again was rewound to, which undid the later ones.
         reports = {number: known for number, known in reports.items() if number < batch}
         reports[batch] = _reported(at, report)
@@ -68,6 +72,7 @@ def history_from(
         asynchronous=_asynchronous(shape),
         reports=reports,
         disallowed_changes=_not_allowed(shape, run_id),
+        sources=sources,
     )
 
 

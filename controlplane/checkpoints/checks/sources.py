@@ -32,6 +32,30 @@ RESTORE_LINE = (
 )
 
 
+#: What Spark calls its socket source in progress reports.
+SOCKET = "TextSocketV2"
+
+
+def kept(view: CheckpointView) -> Iterator[Finding]:
+    """`src.not-kept`: a socket keeps no rows, and counts from 0 again in each run.
+
+    Source: Spark's TextSocketMicroBatchStream.commit, to which a new run passes the last committed offset.
+    """
+    socket = next((name for name in view.history.sources if name.startswith(SOCKET)), None)
+    if socket is None or view.committed is None:
+        return
+    yield restart_fails(
+        "src.not-kept",
+        "Spark's socket source cannot resume from a checkpoint: a new run fails with "
+        "`Offsets committed out of order`.",
+        source=socket,
+        remedy=(
+            "read from a source that keeps its data, such as files or Kafka",
+            "or start on a new checkpoint each time",
+        ),
+    )
+
+
 def source_lines(view: CheckpointView) -> Iterator[Finding]:
     """`src.count-changed-in-log`, `src.missing-line-v2`, `src.no-line`: the number of sources differs from the previous batch."""
     if view.last is None:

@@ -43,7 +43,7 @@ class KnownHistory:
 
     `reports`: the reported batches that no later rewind undid, by number; `recent`: those reported so shortly
     before the listing that it may lack them. `disallowed_changes`: changes of the newest run that the
-    checkpoint does not allow.
+    checkpoint does not allow. `sources`: their descriptions in the newest report.
     """
 
     query_id: str | None = None
@@ -53,6 +53,7 @@ class KnownHistory:
     reports: Mapping[int, ReportedBatch] = field(default_factory=dict)
     recent: frozenset[int] = frozenset()
     disallowed_changes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:

@@ -41,6 +41,14 @@ def test_state_and_watermark_are_read() -> None:
     assert history_from("q", [], "/c", None, "r").empty
 
 
+def test_the_sources_are_those_of_the_newest_report() -> None:
+    reports = [
+        (float(at), report(at, sources=[{"description": name}])) for at, name in enumerate(("old", "new"))
+    ]
+    assert history_from("q", reports, "/c", None, "r").sources == ("new",)
+    assert history_from("q", reported(1), "/c", None, "r").sources == ("",)
+
+
 def test_only_the_comparison_of_this_run_counts() -> None:
     findings = [
         {"severity": "error", "message": "a source was added"},

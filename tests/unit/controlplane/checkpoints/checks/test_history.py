@@ -188,6 +188,16 @@ def test_disallowed_change_of_the_newest_run_is_risky_not_broken() -> None:
     assert "a source was added (1 more)" in the(verdict, "run.not-allowed").message
 
 
+def test_a_socket_cannot_be_read_again() -> None:
+    socket = remembered(sources=("TextSocketV2[host: localhost, port: 9999]",))
+    verdict = judged(healthy(), socket)
+    assert verdict.verdict is ReportStatus.BROKEN
+    assert "Offsets committed out of order" in the(verdict, "src.not-kept").message
+    assert "src.not-kept" not in checks(
+        judged(healthy(), remembered(sources=("FileStreamSource[file:/in]",)))
+    )
+
+
 def test_questions_that_need_history_become_one_note() -> None:
     verdict = judged(healthy(crc=False), None)
     assert verdict.verdict is ReportStatus.OK
