@@ -64,12 +64,16 @@ def _overload(context: QueryContext, verdict: Verdict) -> str:
 
 
 def _executors(context: QueryContext, verdict: Verdict) -> str:
-    """A note while a batch cannot run for lack of executors. Local mode has none; an idle query may need none."""
+    if verdict.status in SLOWED and _lacks_executors(context):
+        return " The driver has no executor, so no task can run."
+    return ""
+
+
+def _lacks_executors(context: QueryContext) -> bool:
+    """Whether a batch cannot run for lack of executors. Local mode has none; an idle query may need none."""
     agent = context.view.agent
     local = agent is None or not agent.master or agent.master.startswith("local")
-    if local or context.view.executors != 0 or verdict.status not in SLOWED or not context.in_batch:
-        return ""
-    return " The driver has no executor, so no task can run."
+    return not local and context.view.executors == 0 and context.in_batch
 
 
 def _late_events(context: QueryContext) -> str:
@@ -224,7 +228,7 @@ def _backlog(context: QueryContext) -> str:
 
 
 def _busy(context: QueryContext) -> Verdict | None:
-    if not context.in_batch or context.activity_age <= context.busy_after:
+    if not context.in_batch or (context.activity_age <= context.busy_after and not _lacks_executors(context)):
         return None
     return Verdict(QueryStatus.BUSY, f"Busy: {_running_batch(context)}; {_task_activity(context)}.")
 

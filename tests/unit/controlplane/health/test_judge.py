@@ -138,6 +138,13 @@ def test_a_batch_without_an_executor_is_noted(master: str | None, executors: int
     assert found.reason.endswith(" The driver has no executor, so no task can run.") is noted
 
 
+def test_a_batch_without_an_executor_does_not_keep_up() -> None:
+    begun = long_batch(quiet=1, batch_age=5)
+    driver = agent(master="spark://m:7077")
+    assert judge(replace(begun, agent=driver, executors=1), NOW).status is QueryStatus.RUNNING
+    assert judge(replace(begun, agent=driver, executors=0), NOW).status is QueryStatus.BUSY
+
+
 def test_a_query_that_waits_for_data_needs_no_executor() -> None:
     waiting = view(agent=agent(master="yarn"), executors=0)
     assert "executor" not in judge(waiting, NOW).reason
