@@ -58,6 +58,7 @@ ACCESS: dict[tuple[str, str], frozenset[Role]] = {
     ("GET", "/api/v1/checkpoints/{query_id}"): VIEWERS,
     ("GET", "/api/v1/checkpoints/{query_id}/inventory"): VIEWERS,
     ("POST", "/api/v1/checkpoints/{query_id}/inventory"): OPERATORS,
+    ("GET", "/api/v1/checkpoints/{query_id}/rewind"): OPERATORS,
     ("POST", "/api/v1/preflight"): AGENTS | OPERATORS,
     ("POST", "/api/v1/queries/{query_id}/actions"): OPERATORS,
     ("POST", "/api/v1/queries/{query_id}/retire"): OPERATORS,

@@ -76,6 +76,16 @@ def history_from(
     )
 
 
+def input_rows(stored: Iterable[tuple[float, Mapping[str, Any]]]) -> dict[int, int]:
+    """Input rows by batch, of the newest report of each batch. `stored` as in `history_from`."""
+    found: dict[int, int] = {}
+    for _, report in stored:
+        batch, count = progress.whole(report.get("batchId")), progress.whole(report.get("numInputRows"))
+        if batch is not None and count is not None:
+            found[batch] = count
+    return found
+
+
 def _reported(at: float, report: Mapping[str, Any]) -> ReportedBatch:
     end_offsets = tuple(source.get("endOffset") for source in progress.items(report.get("sources")))
     watermark = progress.unix_seconds(progress.mapping(report.get("eventTime")).get("watermark"))

@@ -118,6 +118,10 @@ class FakeClient(AlertingAnswers):
         self._or_error(None)
         return self.world.checkpoints.request_inventory(query_id, self.now)
 
+    def rewind(self, query_id: str, resume_at: int | None = None) -> dict[str, Any]:
+        self._or_error(None)
+        return self.world.checkpoints.rewind(query_id, resume_at, self.now)
+
     def act(self, query_id: str, body: dict[str, Any], idempotency_key: str) -> dict[str, Any]:
         return self._or_error({"action": self.world.ask(query_id, body, idempotency_key, self.now)})
 

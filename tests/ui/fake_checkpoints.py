@@ -14,7 +14,8 @@ class FakeCheckpoints:
     """Scripted checkpoints.
 
     `requests`: (query id, time) of each requested inventory. `results`: what an inventory finds, by query id;
-    None: none ever arrives. `refusal`: why nobody can take one. `unsupported`: a server without checkpoints.
+    None: none ever arrives. `refusal`: why nobody can take one.
+    `rewinds`: (query id, batch to run next) of each requested preview of a rewind. `unsupported`: a server without checkpoints.
     """
 
     def __init__(self, queries: list[Json], now: float):
@@ -23,6 +24,7 @@ class FakeCheckpoints:
         self.seconds = 0.6  # that an inventory takes
         self.results: dict[str, Json | None] = {}
         self.refusal = ""
+        self.rewinds: list[tuple[str, int | None]] = []
         self.unsupported = False
 
     def list(self, now: float) -> Json:
@@ -44,6 +46,29 @@ class FakeCheckpoints:
         self.requests.append((query_id, now))
         return {"requested": True, "by": "agent"}
 
+    def rewind(self, query_id: str, resume_at: int | None, now: float) -> Json:
+        """Batches 5 and 4 can run next, 3 cannot; a refusal is of the whole checkpoint."""
+        if self.refusal:
+            raise ServerRefused(self.refusal, "cannot_rewind")
+        self.rewinds.append((query_id, resume_at))
+        command = f"controlplane rewind s3://lake/orders {'--list' if resume_at is None else f'--resume-at {resume_at}'}"
+        found: Json = {"next_batch": 6, "batches": [], "plan": None, "output": None, "command": command}
+        if resume_at is not None:
+            consequences = [
+                "batches 4 to 5 are forgotten",
+                "Kafka: rows already delivered are delivered again",
+            ]
+            files = {"files_removed": 4, "files_written": 0, "rows_again": 2400}
+            title = f"batch {resume_at} runs next, instead of batch 6"
+            plan = {"resume_at": resume_at, "title": title, "consequences": consequences, **files}
+            return {**found, "plan": plan}
+        for batch in (5, 4, 3):
+            reason = "offsets/2 does not exist" if batch == 3 else None
+            at = factories.rfc3339(now - 60 * (6 - batch))
+            seen = {"batch": batch, "committed_at": at, "input_rows": 1200, "possible": reason is None}
+            found["batches"].append({**seen, "reason": reason})
+        return found
+
     def _take(self, query_id: str, now: float) -> None:
         """Apply the inventory that has arrived by now, if there is one."""
         done = [at for identity, at in self.requests if identity == query_id and now - at >= self.seconds]
@@ -63,7 +88,13 @@ class FakeCheckpoints:
             raise ServerNotFound("no such path")
 
 
-def respond(fake: FakeCheckpoints, method: str, path: list[str], now: float) -> tuple[int, Json] | None:
+def respond(
+    fake: FakeCheckpoints,
+    method: str,
+    path: list[str],
+    now: float,
+    params: dict[str, list[str]] | None = None,
+) -> tuple[int, Json] | None:
     """Status and body where `path` (behind /api/v1/) is about checkpoints."""
     try:
         match method, path:
@@ -71,6 +102,9 @@ def respond(fake: FakeCheckpoints, method: str, path: list[str], now: float) -> 
                 return 200, fake.list(now)
             case "GET", ["checkpoints", query_id]:
                 return 200, fake.get(query_id, now)
+            case "GET", ["checkpoints", query_id, "rewind"]:
+                resume_at = (params or {}).get("resume_at")
+                return 200, fake.rewind(query_id, int(resume_at[0]) if resume_at else None, now)
             case "POST", ["checkpoints", query_id, "inventory"]:
                 return 202, fake.request_inventory(query_id, now)
     except ServerNotFound as error:

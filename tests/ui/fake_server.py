@@ -250,8 +250,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _checkpoints(self, method: str) -> bool:
         """Answer it where it is about checkpoints."""
-        path = [unquote(part) for part in urlsplit(self.path).path.split("/")[3:]]
-        found = fake_checkpoints.respond(self.world.checkpoints, method, path, time.time())
+        url = urlsplit(self.path)
+        path = [unquote(part) for part in url.path.split("/")[3:]]
+        params = parse_qs(url.query)
+        found = fake_checkpoints.respond(self.world.checkpoints, method, path, time.time(), params)
         if found:
             self._send(*found)
         return found is not None

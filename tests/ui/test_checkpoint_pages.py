@@ -138,6 +138,43 @@ def test_a_viewer_cannot_request_a_check_and_sees_why(app: AppTest, world: World
     assert "Checkpoint checks require the role operator" in app.button(key="check_now").help
 
 
+def unfolded(app: AppTest, query_id: str) -> AppTest:
+    app.query_params["checkpoint"] = "true"
+    return on_query(app, query_id)
+
+
+def test_a_rewind_is_previewed_for_the_batch_that_is_selected(app: AppTest, world: World) -> None:
+    unfolded(app, FINE)
+    app.button(key="rewind_list").click().run()
+    assert "Batch 6 runs next, as of" in texts(app)
+    table = next(t.value for t in app.dataframe if "next" in t.value)
+    assert table["next"].to_list() == ["yes", "yes", "no: offsets/2 does not exist"]
+    assert app.selectbox(key="rewind_to").options == ["5", "4"]
+    app.selectbox(key="rewind_to").select(4).run()
+    for part in ("batch 4 runs next, instead of batch 6", "2.4k rows", "rows already delivered"):
+        assert part in texts(app)
+    command = "controlplane rewind s3://lake/orders --resume-at 4"
+    assert {command, f"{command} --dry-run"} <= {c.value for c in app.code}
+    app.run()  # a refresh reads nothing again
+    assert world.checkpoints.rewinds == [(FINE, None), (FINE, 4)]
+    assert not app.exception
+
+
+def test_a_rewind_that_cannot_be_previewed_shows_the_reason(app: AppTest, world: World) -> None:
+    unfolded(app, FINE)
+    world.checkpoints.refusal = "its local path is not below a checkpoint root of the server"
+    app.button(key="rewind_list").click().run()
+    assert world.checkpoints.refusal in texts(app)
+    assert not app.exception
+
+
+def test_a_viewer_cannot_list_rewinds(app: AppTest, world: World) -> None:
+    world.role = "viewer"
+    unfolded(app, FINE)
+    assert app.button(key="rewind_list").disabled
+    assert "Rewinds require the role operator" in app.button(key="rewind_list").help
+
+
 def test_a_temporary_checkpoint_is_one_line(app: AppTest, world: World) -> None:
     world.details[FINE] = {"facts": {"checkpoint_is_temporary": True}}
     on_query(app, FINE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ui.kit import action_checks, statuses, units
@@ -178,7 +178,12 @@ def shell_commands(checkpoint: Json) -> list[str]:
     offered = [f"controlplane doctor {quoted}"]
     if checkpoint.get("verdict") in ("broken", "risky"):
         offered.append(f"controlplane repair {quoted} --dry-run")
-    return [text for text in offered if _COMMAND.fullmatch(text)]
+    return safe_commands(offered)
+
+
+def safe_commands(commands: Iterable[str]) -> list[str]:
+    """Those that hold nothing but plain text, so that what is copied is what is seen."""
+    return [text for text in commands if _COMMAND.fullmatch(text)]
 
 
 def runbook_name(checkpoint: Json) -> str | None:

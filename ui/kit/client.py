@@ -276,6 +276,11 @@ class ServerClient:
         """Request an inventory: `{"requested", "by"}`. Raises `ServerRefused` if nobody can take one."""
         return self._send("POST", _path("checkpoints", query_id) + "/inventory", json={})
 
+    def rewind(self, query_id: str, resume_at: int | None = None) -> dict[str, Any]:
+        """The batches that can run next, or the plan of a rewind to one. Raises `ServerRefused` with the reason."""
+        params = None if resume_at is None else {"resume_at": str(resume_at)}
+        return self._get(_path("checkpoints", query_id) + "/rewind", params)
+
     def _tagged(self, path: str, params: Params) -> dict[str, Any]:
         """An answer with an ETag; the server's 304 stands for the last one, as of now."""
         key = f"{path}?{urlencode(params)}"

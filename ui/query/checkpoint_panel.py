@@ -17,6 +17,7 @@ from ui.checkpoints import assessment, columns, findings, frames, inventory_requ
 from ui.kit import cached_reads, statuses, units, widgets
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, plain, visible
+from ui.query import rewind_panel
 
 POLL_SECONDS = 1.0  # while a new inventory is expected
 
@@ -63,6 +64,7 @@ def _panel(identity: str, role: str | None, drawn: bool) -> None:
         if folded.open:
             with folded:
                 _details(reading.body, now)
+                rewind_panel.draw(identity, role)
 
 
 def _nothing(reading: cached_reads.CachedRead) -> str:

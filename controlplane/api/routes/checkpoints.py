@@ -6,7 +6,8 @@ A posted inventory is analyzed on the request's thread, one at a time; all other
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from controlplane.api.checkpoints import (
     PreflightBody,
     PreflightRequest,
     RequestedBody,
+    RewindBody,
     RunShapeBody,
 )
 from controlplane.api.deps import CallerDep, ControlPlaneDep, QueryIdDep, body_of, body_schema
@@ -29,11 +31,15 @@ from controlplane.api.render import stamp
 from controlplane.api.routes.queries import view_of
 from controlplane.app import ControlPlane
 from controlplane.checkpoints.analyzer import analyze
+from controlplane.checkpoints.inventory.collector import CannotOpen
 from controlplane.checkpoints.inventory.model import NotAnInventory
 from controlplane.checkpoints.inventory_events import bounded_inventory
+from controlplane.checkpoints.known_history import MAX_REPORTS, input_rows
 from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
+from controlplane.checkpoints.repair import preview
+from controlplane.checkpoints.repair.errors import Impossible
 from controlplane.checkpoints.survey import SURVEY, Survey
-from controlplane.errors import BadRequest, Forbidden, NotFound, StoreUnavailable
+from controlplane.errors import BadRequest, Conflict, Forbidden, NotFound, StoreUnavailable
 from controlplane.health.checkpoint_verdict import report_now
 from controlplane.ingest.lines import deeper_than
 from controlplane.model import QueryView
@@ -97,6 +103,50 @@ def post_inventory(plane: ControlPlaneDep, query_id: QueryIdDep, body: LookReque
     return RequestedBody(requested=True, by=plane.checkpoints.request(view_of(plane, query_id)))
 
 
+@router.get(
+    "/checkpoints/{query_id}/rewind",
+    summary="The batches that can run next, or the plan of a rewind to one",
+    responses={
+        409: {"description": "not possible, or this server cannot read it; the message gives the reason"}
+    },
+)
+def get_rewind(
+    plane: ControlPlaneDep,
+    query_id: QueryIdDep,
+    resume_at: Annotated[int | None, Query(ge=0, le=2**53, description="the batch to run next")] = None,
+) -> RewindBody:
+    """As `controlplane rewind --list` and `--dry-run` find them now, below this server's checkpoint roots only.
+
+    Nothing is changed; the `command` in the answer does it.
+    """
+    view = view_of(plane, query_id)
+    place = view.facts.checkpoint or (view.checkpoint.checkpoint if view.checkpoint else None)
+    if not place:
+        raise Conflict("the place of its checkpoint is not known", code="cannot_look")
+    sink = view.progress[-1].sink if view.progress else ""
+    with plane.reading() as conn:
+        reports = rows.progress_before(conn, query_id, plane.clock(), MAX_REPORTS)
+    with _analyzing():
+        try:
+            found = preview.preview(place, sink, plane.settings.checkpoint_roots, plane.clock(), resume_at)
+        except (Impossible, CannotOpen, OSError) as error:
+            raise Conflict(str(error), code="cannot_rewind") from None
+    return bodies.rewind_body(found, resume_at, input_rows(reports))
+
+
+@contextmanager
+def _analyzing() -> Iterator[None]:
+    """One analysis at a time; StoreUnavailable if the others take too long."""
+    if not _ANALYZING.acquire(timeout=ANALYZE_WAIT_SECONDS):
+        raise StoreUnavailable(
+            "the server is analyzing other inventories; send the request again", code="overloaded"
+        )
+    try:
+        yield
+    finally:
+        _ANALYZING.release()
+
+
 @dataclass(frozen=True)
 class Document:
     """A posted document; `claim` is its share of the memory for bodies."""
@@ -121,15 +171,9 @@ def post_analyze(
 ) -> dict[str, Any]:
     """The report of `controlplane doctor --json` for the document. Nothing is stored."""
     version = _target(target)
-    if not _ANALYZING.acquire(timeout=ANALYZE_WAIT_SECONDS):
-        raise StoreUnavailable(
-            "the server is analyzing other inventories; send the request again", code="overloaded"
-        )
-    try:
+    with _analyzing():
         survey = _survey(intake.decode(body.raw, body.encoding, MAX_DOCUMENT_BYTES, body.claim))
         return analyze(survey.checkpoint, version, output=survey.output, inputs=survey.inputs).as_json()
-    finally:
-        _ANALYZING.release()
 
 
 def _target(text: str | None) -> SparkVersion | None:

@@ -34,9 +34,12 @@ def inspect(places: RepairPlaces, now: float) -> Survey:
         inputs=places.inputs,
         relocations=places.relocations,
     )
-    return replace(
-        survey, checkpoint=with_contents(survey.checkpoint, places.checkpoint, _entries(survey.checkpoint))
-    )
+    return replace(survey, checkpoint=with_log_entries(survey.checkpoint, places.checkpoint))
+
+
+def with_log_entries(checkpoint: Inventory, place: str) -> Inventory:
+    """The inventory of the checkpoint at `place` with the newest entries of both logs, which a rewind goes back to."""
+    return with_contents(checkpoint, place, _entries(checkpoint))
 
 
 def _entries(inventory: Inventory) -> Iterable[str]:

@@ -8,16 +8,36 @@ from controlplane.checkpoints.findings import plural
 from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.repair import truncation
 
-UNKNOWN_SINK = (
+FILES = (
     "if the query writes files (parquet, json, csv, text, orc): give --output PATH. With the sink's log as it is, "
-    "Spark skips the batches in it without running them: rows are lost, and state falls behind",
-    "foreachBatch gets the same batch numbers again, possibly with other rows: the function must be idempotent "
-    "over all of them, not only per batch",
-    "Kafka, foreach, console, HTTP: rows already delivered are delivered again",
-    "Delta and Iceberg sinks that track query id and batch number skip the batches that they know: restore the table to "
-    "the same point first",
-    "memory, and any sink in complete mode: the whole result is written each time, so no rows are duplicated",
+    "Spark skips the batches in it without running them: rows are lost, and state falls behind"
 )
+FOREACH_BATCH = (
+    "foreachBatch gets the same batch numbers again, possibly with other rows: the function must be idempotent "
+    "over all of them, not only per batch"
+)
+AGAIN = "Kafka, foreach, console, HTTP: rows already delivered are delivered again"
+TABLES = (
+    "Delta and Iceberg sinks that track query id and batch number skip the batches that they know: restore the table to "
+    "the same point first"
+)
+WHOLE = (
+    "memory, and any sink in complete mode: the whole result is written each time, so no rows are duplicated"
+)
+UNKNOWN_SINK = (FILES, FOREACH_BATCH, AGAIN, TABLES, WHOLE)
+#: Parts of Spark's description of a sink. It does not distinguish the other kinds.
+_DESCRIBED = {
+    "ForeachBatchSink": FOREACH_BATCH,
+    "Kafka": AGAIN,
+    "Console": AGAIN,
+    "DeltaSink": TABLES,
+    "MemorySink": WHOLE,
+}
+
+
+def of_sink(description: str) -> tuple[str, ...]:
+    """The consequences for a sink as Spark describes it in its reports; for all kinds where it is not known."""
+    return next(((text,) for part, text in _DESCRIBED.items() if part in description), UNKNOWN_SINK)
 
 
 def consequences(view: CheckpointView, resume_at: int, *, data: bool) -> Iterator[str]:

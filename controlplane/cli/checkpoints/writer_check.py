@@ -20,6 +20,7 @@ from controlplane.checkpoints.inventory.relocation import plain_path
 from controlplane.checkpoints.lock import METADATA
 from controlplane.checkpoints.repair import writer_detection
 from controlplane.checkpoints.repair.errors import InUse
+from controlplane.checkpoints.repair.preview import file_sink_folder
 from controlplane.cli.options import settings_of
 from controlplane.console.client import ApiClient, click_error
 from controlplane.console.errors import CallFailed, RequestRefused
@@ -55,8 +56,7 @@ class KnownQuery:
     @property
     def file_sink_path(self) -> str | None:
         """The path to which the query writes files, as reported to the server; None: it does not, or not known."""
-        sink = (self.document.get("sink") or {}).get("description") or ""
-        return sink[len("FileSink[") :].rstrip("]") if sink.startswith("FileSink[") else None
+        return file_sink_folder((self.document.get("sink") or {}).get("description") or "")
 
 
 def find_known_query(
