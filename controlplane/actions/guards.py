@@ -36,10 +36,11 @@ def check(
     others: Sequence[CheckpointWriter] = (),
     vanished: bool = False,
     outage: Outage | None = None,
+    lost: bool = False,
 ) -> ActionRefusal | None:
     """The first reason against the action, or None. `others`: runs of further live drivers on its checkpoint.
 
-    `outage`: why Spark does not answer in the driver.
+    `outage`: why Spark does not answer in the driver. `lost`: the driver has been silent for too long.
     `vanished`: the driver is alive and no longer lists the query, so it is not running although no end was reported.
     """
     return (
@@ -48,7 +49,7 @@ def check(
         or no_driver(view, outage)
         or _two_drivers(view, others)
         or _forbidden(view.agent, action)
-        or _wrong_state(view, action, vanished)
+        or _wrong_state(view, action, vanished, lost)
     )
 
 
@@ -138,12 +139,18 @@ def _forbidden(agent: Agent | None, action: str) -> ActionRefusal | None:
     return ActionRefusal("forbidden_by_driver", f"the driver forbids {action} (CONTROLPLANE_ACTIONS={mode})")
 
 
-def _wrong_state(view: QueryView, action: str, vanished: bool) -> ActionRefusal | None:
+def _wrong_state(view: QueryView, action: str, vanished: bool, lost: bool) -> ActionRefusal | None:
     run = view.run
     runs = run is not None and run.ended_at is None and not vanished
     if action == "stop" and not runs:
         when = f" since {rfc3339(run.ended_at)}" if run and run.ended_at is not None else ""
         return ActionRefusal("not_running", f"the query is not running{when}")
+    if action == "start" and runs and lost:
+        return ActionRefusal(
+            "driver_lost",
+            "The driver sends no heartbeat. If it has died, start the application; "
+            "a query cannot be started without its driver.",
+        )
     if action == "start" and run is not None and runs:
         return ActionRefusal("already_running", f"the query is running (run {run.run_id})")
     return None

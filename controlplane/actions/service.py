@@ -261,7 +261,8 @@ def _insert(
     context = context_at(view, now, DEFAULTS)
     vanished = terminal_status.disappeared(context) is not None
     pending = rows.open_for_query(conn, view.query_id)
-    refusal = refusal or guards.check(view, wanted.action, pending, others, vanished, context.outage)
+    lost = terminal_status.lost_contact(context) is not None
+    refusal = refusal or guards.check(view, wanted.action, pending, others, vanished, context.outage, lost)
     if refusal is not None:
         action = transitions.refuse(action, refusal, now)
     elif doctor is not None and wanted.action in transitions.START_ACTIONS:

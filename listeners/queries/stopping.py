@@ -159,7 +159,7 @@ def describe_stop(stopped: StopResult) -> str:
 
 
 _UNKNOWN = {
-    None: "stopped; no batch is on record",
+    None: "stopped; its last batch is not known",
     GAP: "stopped between two batches",
     COMMIT: "stopped right after a batch; if the next one had begun, it will run again",
     DEADLINE: "stopped in the middle of a batch: the drain timed out",

@@ -341,12 +341,49 @@ def side_files(view: CheckpointView) -> Iterator[Finding]:
         at = first_bad_chunk(data, sums) if sums else None
         if at is None or isinstance(_log_entry(view, path), Torn):
             continue
-        message = f"{path} was changed after it was written: it does not match its .crc file, which Spark does not check."
+        message = (
+            f"{path} does not match its .crc file, which Spark does not check: it was changed after it was written, "
+            "or the .crc file is left of an earlier one."
+        )
         if path in critical:
             remedy = ("compare it with the end offsets in the progress history", f"restore {path}")
             yield results_change("ckpt.crc-mismatch", message, file=path, byte=at, remedy=remedy)
         else:
             yield note("ckpt.crc-mismatch", message, file=path, byte=at)
+
+
+def orphaned_sums(view: CheckpointView) -> Iterator[Finding]:
+    """`log.orphaned-crc`: a hidden .crc file without its file, at the place where Spark writes next.
+
+    Spark writes a log entry by renaming both, and fails where a .crc file is in the way. The entry itself is in
+    place by then, so the start after that works. Seen on Spark 4.3, on a local file system.
+    """
+    if view.planned is None:
+        return
+    following = {"offsets": view.planned + 1, "commits": view.next_batch}
+    following |= {f"sources/{name}": (log.newest or 0) + 1 for name, log in view.sources.items()}
+    for folder, first in following.items():
+        numbers = (
+            name[1:-4]
+            for name in view.inventory.names(folder)
+            if name.startswith(".") and name.endswith(".crc")
+        )
+        left = sorted(
+            int(n) for n in numbers if n.isascii() and n.isdigit() and len(n) < 19 and int(n) >= first
+        )
+        gone = [n for n in left if not view.inventory.is_file(f"{folder}/{n}")]
+        if gone:
+            paths = [f"{folder}/.{n}.crc" for n in gone]
+            message = (
+                f"{paths[0]} is left of a file that is gone. The start that reaches batch {gone[0]} fails as if a "
+                "second driver wrote here; the start after it works."
+            )
+            remedy = (BACKUP, f"remove {', '.join(paths[:5])}")
+            if gone[0] == first:
+                yield restart_fails("log.orphaned-crc", message, files=paths[:20], remedy=remedy)
+            else:
+                later = f"in batch {gone[0]}"
+                yield fails_later("log.orphaned-crc", message, when=later, files=paths[:20], remedy=remedy)
 
 
 def _log_entry(view: CheckpointView, path: str) -> object:

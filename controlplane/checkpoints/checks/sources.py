@@ -32,8 +32,10 @@ RESTORE_LINE = (
 )
 
 
-#: What Spark calls its socket source in progress reports.
-SOCKET = "TextSocketV2"
+#: What Spark calls its socket source and its rate source in progress reports.
+SOCKET, RATE = "TextSocketV2", "RateStreamV2"
+#: The clocks of storage, driver and server may differ by this much.
+SLACK_SECONDS = 60.0
 
 
 def kept(view: CheckpointView) -> Iterator[Finding]:
@@ -54,6 +56,57 @@ def kept(view: CheckpointView) -> Iterator[Finding]:
             "or start on a new checkpoint each time",
         ),
     )
+
+
+def start_times(view: CheckpointView) -> Iterator[Finding]:
+    """`src.start-lost`, `src.start-unreadable`, `src.start-changed`: when the rate source first started.
+
+    Its offset is a number, the seconds since then, and a new run that finds another time fails. Source: Spark's
+    RateStreamMicroBatchStream. The socket source has such offsets and no log.
+    """
+    for line, offset in view.last.offsets.items() if view.last else ():
+        source, seconds = view.line_sources[line], logs.whole(offset)
+        is_rate = _is_rate(view, line)
+        if seconds is None or is_rate is False or not view.inventory.complete:
+            continue
+        path = f"sources/{source}/0"
+        text = view.inventory.text(path)
+        started_at = _started_at(text)
+        remedy = (BACKUP, f"restore {path}", "or start the query on a new checkpoint")
+        if not view.inventory.is_file(path):
+            message = (
+                f"{path} is missing. It holds when the source first started; without it a new run fails with "
+                "`startSeconds > endSeconds`."
+            )
+            inferred: dict[str, Any] = (
+                {} if is_rate else {"likely": True, "if": "it reads Spark's rate or socket source"}
+            )
+            if is_rate is None:
+                message += " Other sources than Spark's rate and socket source may not need it."
+            yield restart_fails("src.start-lost", message, source=source, **inferred, remedy=remedy)
+        elif text is not None and started_at is None:
+            message = f"{path} cannot be read. A restart fails: the log file was malformed."
+            yield restart_fails("src.start-unreadable", message, source=source, remedy=remedy)
+        elif started_at is not None and started_at + seconds > view.inventory.collected_at + SLACK_SECONDS:
+            message = f"{path} holds a later time than when the source first started. A new run fails with `startSeconds > endSeconds`."
+            yield restart_fails(
+                "src.start-changed", message, source=source, started_at=started_at, remedy=remedy
+            )
+
+
+def _is_rate(view: CheckpointView, line: str) -> bool | None:
+    """Whether the line is of Spark's rate source; None where no report shows it."""
+    known = view.history.sources
+    if view.last is None or len(known) != len(view.last.offsets) or not line.isdigit():
+        return None
+    return known[int(line)].startswith(RATE)
+
+
+def _started_at(text: str | None) -> float | None:
+    """Unix seconds from the rate source's log: a version, then milliseconds."""
+    version, _, value = (text or "").partition("\n")
+    milliseconds = logs.whole(value)
+    return None if milliseconds is None or not version.startswith("v") else milliseconds / 1000
 
 
 def source_lines(view: CheckpointView) -> Iterator[Finding]:
@@ -110,7 +163,21 @@ def _regressed(view: CheckpointView, source: str, old: str, new: str) -> Iterato
     if not lower or not (files or kafka or set(lower) == {""}):
         return
     message = f"Source {source} goes back in offsets/{view.planned}"
-    if files:
+    if set(lower) == {""} and (is_rate := _is_rate(view, source)) is not False:
+        remedy = (
+            f"restore sources/{source}/0: a start without it writes such an entry",
+            f"then remove offsets/{view.planned}, if it was never committed",
+        )
+        inferred: dict[str, Any] = {} if is_rate else {"likely": True, "if": "it reads Spark's rate source"}
+        yield restart_fails(
+            "src.offset-regressed",
+            f"{message}. The rate source fails on it.",
+            before=old,
+            now=new,
+            **inferred,
+            remedy=remedy,
+        )
+    elif files:
         remedy = (
             "a failed start over a lost source log writes such an entry: restore the source's log first",
             f"then remove offsets/{view.planned}, if it was never committed",

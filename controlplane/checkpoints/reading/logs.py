@@ -171,6 +171,12 @@ def log_offset(offset: str | None) -> int | None:
     return value if isinstance(value, int) else None
 
 
+def whole(text: str) -> int | None:
+    """The number that is all of the text; None for anything else."""
+    held = text.strip()
+    return int(held) if held.isascii() and held.isdigit() and len(held) < 19 else None
+
+
 def torn_offset(offset: str) -> bool:
     """Whether an offset starts like JSON but cannot be parsed."""
     text = offset.strip()

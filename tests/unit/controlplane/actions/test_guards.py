@@ -88,3 +88,10 @@ def test_one_action_at_a_time_and_the_refusal_names_the_other() -> None:
     assert refusal is not None
     assert refusal.code == "action_in_progress"
     assert "ada's restart" in refusal.reason
+
+
+def test_no_start_claims_that_a_lost_query_runs() -> None:
+    refusal = check(view(), "start", None, lost=True)
+    assert refusal is not None and refusal.code == "driver_lost"
+    assert "running" not in refusal.reason
+    assert check(view(), "stop", None, lost=True) is None

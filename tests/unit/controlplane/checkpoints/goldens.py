@@ -62,14 +62,28 @@ def golden(name: str, spark: str = "4.3.0") -> Survey:
 
 
 def lose(*paths: str) -> Step:
-    """Take away files, or folders with all that is in them."""
+    """Take away files with their checksum files, or folders with all that is in them."""
 
     def step(inventory: Inventory) -> Inventory:
         found = {p for p in inventory.entries for gone in paths if p == gone or p.startswith(gone + "/")}
         assert found, f"nothing at {paths}"
+        found |= {f"{folder}{slash}.{name}.crc" for folder, slash, name in (p.rpartition("/") for p in found)}
         entries = {path: entry for path, entry in inventory.entries.items() if path not in found}
         contents = {path: data for path, data in inventory.contents.items() if path not in found}
         return replace(inventory, entries=entries, contents=contents)
+
+    return step
+
+
+def keep_sum(path: str) -> Step:
+    """Take away a file and leave its checksum file, as `rm` does."""
+
+    def step(inventory: Inventory) -> Inventory:
+        folder, slash, name = path.rpartition("/")
+        hidden = f"{folder}{slash}.{name}.crc"
+        kept = inventory.entries[hidden]
+        gone = lose(path)(inventory)
+        return replace(gone, entries={**gone.entries, hidden: kept})
 
     return step
 

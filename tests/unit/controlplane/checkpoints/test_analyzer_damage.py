@@ -20,6 +20,7 @@ from tests.unit.controlplane.checkpoints.goldens import (
     flip,
     folder,
     golden,
+    keep_sum,
     lose,
     pin,
     put,
@@ -33,6 +34,9 @@ Row = tuple[str, str, list[Step], str, str]
 
 LOGS: list[Row] = [
     ("files", "nothing", [], OK, OK),
+    ("files", "commit removed, its crc kept", [keep_sum("commits/4")], BROKEN, "-"),
+    ("files", "both removed, crc kept", [keep_sum("offsets/4"), keep_sum("commits/4")], BROKEN, "-"),
+    ("files", "old entries removed, crc kept", [keep_sum("offsets/0"), keep_sum("commits/0")], OK, "-"),
     ("files", "offset latest missing", [lose("offsets/4")], BROKEN, BROKEN),
     ("files", "offset second latest missing", [lose("offsets/3")], BROKEN, BROKEN),
     ("files", "the same in flight", [lose("offsets/3", "commits/4")], BROKEN, BROKEN),

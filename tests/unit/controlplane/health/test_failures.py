@@ -86,6 +86,22 @@ def test_messages_without_a_condition_are_known_by_their_text(
     assert expected in failure.advice
 
 
+@pytest.mark.parametrize(
+    ("cause", "retry", "advice"),
+    [
+        ("Rename destination file:/ck/commits/.3.crc already exists.", "once", "`.crc`"),
+        ("other", "never", "other driver"),
+    ],
+)
+def test_a_file_in_the_way_is_no_second_driver(cause: str, retry: str, advice: str) -> None:
+    text = "org.apache.spark.SparkConcurrentModificationException: Multiple streaming queries are concurrently using file:/ck."
+    found = explain(
+        f"{text}\n\tat x.y(Z.scala:1)\nCaused by: org.apache.hadoop.fs.FileAlreadyExistsException: {cause}",
+        "_LEGACY_ERROR_TEMP_2207",
+    )
+    assert found.retry == retry and advice in found.advice
+
+
 def test_the_names_in_a_plan_dump_are_no_conditions() -> None:
     plan = (
         "boom\n=== Streaming Query ===\nCurrent Offsets: {}\nProject [STATE_STORE_X]\n\n\tat a.b(C.scala:1)\n"

@@ -128,7 +128,7 @@ def test_accepted_stop_is_held_although_its_end_is_unknown():
     ("stopped", "cut", "sentence"),
     [
         (StopResult(None, 0.1, 7, 7), None, "stopped after batch 7"),
-        (StopResult(None, 0.1, None, None), None, "stopped; no batch is on record"),
+        (StopResult(None, 0.1, None, None), None, "stopped; its last batch is not known"),
         (StopResult(GAP, 0.1, None, None), None, "stopped between two batches"),
         (StopResult(None, 0.1, 0, None), 0, "stopped in the middle of batch 0, which will run again"),
         (StopResult(GAP, 0.1, 8, 7), 8, "stopped as batch 8 began, which will run again"),

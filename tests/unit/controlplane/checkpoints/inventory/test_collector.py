@@ -16,7 +16,7 @@ from controlplane.checkpoints.survey import collect_survey, survey_from_json, su
 from tests.served_s3 import DENIED, THROTTLED, Request, ServedS3
 
 NOW = 1_795_160_000.0
-OFFSETS = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795160000000,"conf":{}}\n5'
+OFFSETS = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795160000000,"conf":{}}\n{"topic":{"0":5}}'
 
 
 def on_s3(s3: ServedS3, batches: int = 3) -> str:
