@@ -89,14 +89,20 @@ class SigtermReport:
     def _handle(self, number: int, frame: Any) -> None:
         if signal.getsignal(number) != self._handle:
             return  # called by the program's own handler, which decides whether the program ends
-        signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
+        # `timeout`, a shell's loop or a supervisor send it twice: the report, which takes seconds at most, goes on.
+        signal.signal(number, _is_ending)
         try:
             if os.getpid() == self._process:
                 with suppress(Exception):  # the process must end all the same
                     # On another thread: the main thread may hold a lock that the report needs.
                     run_with_timeout(self._report, REPORT_SECONDS)
         finally:  # Ctrl-C may interrupt the wait
+            signal.signal(number, signal.SIG_DFL)
             _end_process(number)
+
+
+def _is_ending(number: int, frame: Any) -> None:
+    """A further SIGTERM while the first is being reported."""
 
 
 def _end_process(number: int) -> None:

@@ -116,6 +116,14 @@ def test_sigterm_is_reported_and_ends_the_process_as_without_the_agent() -> None
     assert ended(f"report.install()\n{WAIT}") == (-signal.SIGTERM, "reported\n")
 
 
+def test_a_second_sigterm_does_not_cut_the_report() -> None:
+    slow = "def tell():\n    os.kill(os.getpid(), signal.SIGTERM)\n    time.sleep(0.2)\n    print('reported', flush=True)"
+    assert ended(f"{slow}\nreport._report = tell\nreport.install()\n{WAIT}") == (
+        -signal.SIGTERM,
+        "reported\n",
+    )
+
+
 def test_handler_of_the_program_is_left_alone() -> None:
     own = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\nassert not report.install()"
     assert ended(f"{own}\n{WAIT}") == (7, "")
