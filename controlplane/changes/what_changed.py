@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from controlplane.health.formatting import rows, span
-from controlplane.model import Action, Agent, ProgressSample, QueryStatus, Run
+from controlplane.model import Action, ActionState, Agent, ProgressSample, QueryStatus, Run
 
 #: Changes so many seconds before the trouble count, and starts so shortly after it, whose times are another clock's.
 SEARCH_SECONDS, AFTER_SECONDS = 6 * 3600.0, 60.0
@@ -127,7 +127,9 @@ _ENDS = {"stopped": "been stopped", "failed": "failed", "finished": "finished", 
 
 def _started_it(action: Action, at: float) -> bool:
     ended = math.inf if action.finished_at is None else action.finished_at
-    return action.action != "stop" and action.requested_at - ACTION_SECONDS <= at <= ended + ACTION_SECONDS
+    if action.action == "stop" or action.state is ActionState.REFUSED:
+        return False
+    return action.requested_at - ACTION_SECONDS <= at <= ended + ACTION_SECONDS
 
 
 def input_change(

@@ -114,6 +114,12 @@ def test_a_start_names_who_requested_it_and_why() -> None:
     assert found.sentence == "Run run-2-lo started: restart requested by ada (new keys)."
 
 
+def test_a_refused_start_started_nothing() -> None:
+    refused = action(state=ActionState.REFUSED, requested_at=NOW - 125, finished_at=NOW - 125)
+    (found, _) = changes_before(NOW, [started(1, 500), started(2, 120)], [refused])
+    assert "requested by" not in found.sentence
+
+
 def reports(*stretches: tuple[float, float, float]) -> list[ProgressSample]:
     """Every minute from `start` to `end` (seconds ago) a report with this rate."""
     return [
