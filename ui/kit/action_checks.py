@@ -217,6 +217,8 @@ def _checkpoint(query: Json) -> str:
     if facts.get("checkpoint_is_temporary"):
         return "It is temporary and is deleted with the run: a later start begins anew."
     path = facts.get("checkpoint")
+    if path and no_start_after_stop(query):
+        return f"{path} stays."
     return f"{path} stays: a later start resumes from it." if path else "It stays; its path is unknown."
 
 

@@ -101,7 +101,9 @@ def test_stop_without_a_way_back_is_announced(changes, reason):
     query = factories.detail(**changes)
     announced = action_checks.no_start_after_stop(query)
     assert announced.startswith("The query cannot be started again from here.") and reason in announced
-    assert dict(consequences("stop", query, drain=False))["Afterwards"] == "The query stays stopped."
+    rows = dict(consequences("stop", query, drain=False))
+    assert rows["Afterwards"] == "The query stays stopped."
+    assert rows["Checkpoint"] == "s3://lake/checkpoints/orders stays."
     assert action_checks.no_start_after_stop(factories.detail()) is None
 
 
