@@ -341,7 +341,8 @@ def test_a_new_version_that_crashes_gives_way_to_the_last_healthy_one(server: Se
 
     assert eventually(lambda: crashed() == "6", 120)
     server.launcher.phase = DriverPhase.RUNNING
-    assert server.launcher.environments[-1]["KEY"] == "hunter2"
+    # The version is recorded before the driver is started.
+    assert eventually(lambda: server.launcher.environments[-1]["KEY"] == "hunter2")
     app = server.apps.app("billing")
     assert (app.spec.version, app.row.desired_by) == ("7", "ada"), "what is declared stays as it is"
     (entry,) = [e for e in server.book.history_of("app:billing", 0.0) if e.code == "rollback"]
