@@ -21,7 +21,7 @@ import click
 from controlplane.cli import bulk_actions
 from controlplane.cli.bulk_actions import BulkOptions, bulk_options
 from controlplane.cli.fleet import find_query
-from controlplane.cli.options import client_options, json_option, settings_of
+from controlplane.cli.options import FiniteRange, client_options, json_option, settings_of
 from controlplane.console.client import ApiClient, click_error
 from controlplane.console.errors import CallFailed, RequestRefused, Unreachable
 from controlplane.console.several_servers import open_client
@@ -33,7 +33,7 @@ Sleep = Callable[[float], None]
 
 wait_option = click.option(
     "--wait",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     metavar="SECONDS",
     help="Follow the action for this time; default: until its deadline.",
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from controlplane.cli.options import data_dir_option, port_option, settings_of, ui_port_option
+from controlplane.cli.options import FiniteRange, data_dir_option, port_option, settings_of, ui_port_option
 from controlplane.console import tables
 from controlplane.console.errors import UsageProblem
 from controlplane.demo import scenarios
@@ -19,7 +19,7 @@ from controlplane.settings import Settings
 
 @click.command()
 @click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), help="End after this time; default: on Ctrl-C."
+    "--minutes", type=FiniteRange(min=0, min_open=True), help="End after this time; default: on Ctrl-C."
 )
 @port_option
 @ui_port_option

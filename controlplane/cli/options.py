@@ -5,6 +5,7 @@ An option that is not given is None: then the environment and the defaults of `c
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,16 @@ class Duration(click.ParamType):
 
 
 DURATION = Duration()
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds; `nan` and `inf`, which `click.FloatRange` takes, are refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
 
 
 ca_option = click.option(

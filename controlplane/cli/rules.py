@@ -26,7 +26,7 @@ from alerts.rules import loader, pack, thresholds
 from alerts.rules.model import RuleGroup, RuleKind
 from alerts.unit_tests import UnitTestFile
 from alerts.yaml.tree import DocumentError
-from controlplane.cli.options import DURATION, client_options, json_option, settings_of
+from controlplane.cli.options import DURATION, FiniteRange, client_options, json_option, settings_of
 from controlplane.cli.rule_export import export_rules
 from controlplane.console.client import TIMEOUT_SECONDS, ApiClient, click_error, token_of
 from controlplane.console.errors import CallFailed, UsageProblem
@@ -223,7 +223,7 @@ def _length(episode: dict[str, Any]) -> str:
 @rules.command()
 @click.option(
     "--scale",
-    type=click.FloatRange(0, 1000, min_open=True),
+    type=FiniteRange(0, 1000, min_open=True),
     default=1.0,
     help="Multiply windows and `for` durations.",
 )

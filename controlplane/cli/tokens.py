@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from alerts.durations import DAY_SECONDS
-from controlplane.cli.options import data_dir_option, database_option, json_option, settings_of
+from controlplane.cli.options import FiniteRange, data_dir_option, database_option, json_option, settings_of
 from controlplane.console.errors import UsageProblem
 from controlplane.console.tables import age, table
 from controlplane.model import Role
@@ -45,7 +45,7 @@ def token() -> None:
     is_flag=True,
     help="Requests may name the person they are made for, with at most this role: for a dashboard with log-in.",
 )
-@click.option("--expires-days", type=click.FloatRange(min=0, min_open=True), help="Valid for this many days.")
+@click.option("--expires-days", type=FiniteRange(min=0, min_open=True), help="Valid for this many days.")
 @json_option
 @database_option
 @data_dir_option

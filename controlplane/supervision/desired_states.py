@@ -1,7 +1,8 @@
 """Desired state of each query: set by a person, kept in the store, shown by the window.
 
-A person's stop, suspend, start or restart sets it before the action is requested, so no policy that decides at the
-same moment can undo it: an action of a policy is checked against the store in the transaction that accepts it.
+A person's stop or suspend sets it before the action is requested, so no policy that decides at the same moment can
+undo it: an action of a policy is checked against the store in the transaction that accepts it. A start or restart sets
+it once it was accepted, so a refused one changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from controlplane.actions.guards import ActionRefusal
 from controlplane.actions.service import ActionService
 from controlplane.actions.transitions import NewAction
 from controlplane.health.formatting import clock
-from controlplane.model import Action, QueryView
+from controlplane.model import Action, ActionState, QueryView
 from controlplane.store import actions, audit
 from controlplane.store.supervision import desired as rows
 from controlplane.store.writer import Writer
@@ -76,9 +77,15 @@ class DesiredStates:
     def request(self, view: QueryView, wanted: NewAction) -> tuple[Action, bool]:
         """Set the desired state that a person's action means, then request it (`ActionService.request`)."""
         known, state = view.supervised.desired, WANTED[wanted.action]
-        if (known.state if known else None) is not state and not self._is_repeated(view, wanted):
+        if (known.state if known else None) is state or self._is_repeated(view, wanted):
+            return self._actions.request(view, wanted)
+        if state is not DesiredState.RUNNING:
             self.set(view, state, wanted.actor, wanted.via, wanted.reason)
-        return self._actions.request(view, wanted)
+            return self._actions.request(view, wanted)
+        action, fresh = self._actions.request(view, wanted)
+        if action.state is not ActionState.REFUSED:
+            self.set(view, state, wanted.actor, wanted.via, wanted.reason)
+        return action, fresh
 
     def _is_repeated(self, view: QueryView, wanted: NewAction) -> bool:
         """Whether the request was sent before, so that what a person has asked for since holds."""

@@ -151,6 +151,22 @@ def test_a_stop_succeeds_when_the_agent_reports_it_and_the_query_counts_as_stopp
     assert status
     again = ask(operator, query, "stop")
     assert (again.status_code, again.json()["error"]["code"]) == (409, "not_running")
+    assert again.json()["error"]["message"].endswith(
+        ". Its desired state is stopped, so no policy starts it."
+    )
+
+
+def test_a_refused_start_leaves_the_desired_state(
+    agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client
+) -> None:
+    path = f"/api/v1/queries/{query.query_id}"
+    operator.put(f"{path}/desired", json={"state": "suspended", "act": False}).raise_for_status()
+    refused = ask(operator, query, "start")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "already_running")
+    assert operator.get(path).json()["desired"] == "suspended"
+    agent.serve_commands(restarts(query))
+    ask(operator, query, "restart").raise_for_status()
+    assert operator.get(path).json()["desired"] == "running"
 
 
 def test_a_refused_action_is_on_record(

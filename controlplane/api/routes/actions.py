@@ -28,6 +28,7 @@ from controlplane.errors import Conflict, NotFound
 from controlplane.model import Action, ActionState, QueryStatus, QueryView
 from controlplane.runtime.tokens import Token
 from controlplane.store import actions as action_rows
+from controlplane.supervision_model import Desired, DesiredState
 
 router = APIRouter(prefix="/api/v1", tags=["actions"])
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
@@ -54,7 +55,7 @@ def post_action(
     wanted = _new_action(caller, body, idempotency_key)
     action, fresh = plane.supervision.desired.request(view_of(plane, query_id), wanted)
     if action.state == ActionState.REFUSED and action.delivered_at is None:
-        raise _conflict(action)
+        raise _conflict(action, view_of(plane, query_id).supervised.desired)
     if not fresh:
         response.status_code = 200
     return OneActionBody(action=action_body(action))
@@ -73,9 +74,12 @@ def _new_action(caller: Token, body: ActionRequest, key: str | None) -> NewActio
     )
 
 
-def _conflict(action: Action) -> Conflict:
+def _conflict(action: Action, desired: Desired | None) -> Conflict:
     detail = {"action": action_body(action).model_dump(mode="json")}
-    return Conflict(action.reason, code=str(action.evidence.get("code") or "refused"), detail=detail)
+    reason = action.reason
+    if action.action == "stop" and desired is not None and desired.state is not DesiredState.RUNNING:
+        reason = f"{reason.rstrip('.')}. Its desired state is {desired.state}, so no policy starts it."
+    return Conflict(reason, code=str(action.evidence.get("code") or "refused"), detail=detail)
 
 
 @router.post("/queries/{query_id}/retire", summary="Retire a query", openapi_extra=body_schema(RetireRequest))

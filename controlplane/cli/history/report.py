@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from controlplane.cli.history.import_logs import parse_when
+from controlplane.cli.options import FiniteRange
 from controlplane.console.errors import UsageProblem
 
 SIZES = {
@@ -60,7 +61,7 @@ class SizeType(click.ParamType):
 @click.option("--app", help="Only this application.")
 @click.option(
     "--limit-state-rows",
-    type=click.FloatRange(1),
+    type=FiniteRange(1),
     metavar="N",
     help="Limit of a query's state in rows, for the forecast.",
 )

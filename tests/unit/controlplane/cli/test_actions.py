@@ -6,7 +6,7 @@ import pytest
 from click.exceptions import Abort
 from click.testing import CliRunner
 
-from controlplane.cli import actions
+from controlplane.cli import actions, main
 from controlplane.console.errors import Unreachable
 
 
@@ -101,3 +101,9 @@ def test_person_at_a_terminal_confirms_a_stop_without_a_way_back(monkeypatch):
     monkeypatch.setattr(actions.click, "confirm", lambda text, abort, err: (_ for _ in ()).throw(Abort()))
     with pytest.raises(Abort):
         actions.confirm_final_stop(client, "q")
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "0", "-1", "soon"])
+def test_a_wait_is_a_finite_positive_number(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["stop", "orders", "--wait", seconds]) == 2
+    assert "'--wait'" in capsys.readouterr().err
