@@ -161,7 +161,8 @@ class SimulatedQuery:
         self.run = Run(self.runs, f"{self.id}-{self.runs}", self.id, agent.agent, at)
         self.next_trigger = at + self.stream.dice.uniform(1, 15)
         self.busy: tuple[float, float, float, float] | None = None  # trigger, end, end offset, head
-        self.idle_at: float | None = None
+        self.idle_at: float | None = None  # of this run, as in the product also while it works again
+        self.waits = False
         self.snapshot = (at, self.batch)
 
     def stop(self, at: float, end: RunEnd = RunEnd.STOPPED) -> None:
@@ -190,10 +191,11 @@ class SimulatedQuery:
             self.read, self.rewinds_at = self.read / 2, math.inf
         end = min(head, self.read + self.stream.limit)
         if end <= self.read:
-            self.idle_at, self.next_trigger = at, at + max(self.stream.interval, 10.0)
+            self.idle_at, self.waits = at, True
+            self.next_trigger = at + max(self.stream.interval, 10.0)
             return
         took = math.inf if at >= self.hangs_at else self.stream.seconds_of(end - self.read)
-        self.busy, self.idle_at = (at, at + took, end, head), None
+        self.busy, self.waits = (at, at + took, end, head), False
 
     def _finish(self, began: float, ended: float, end: float, head: float) -> None:
         self.batch += 1
@@ -275,7 +277,7 @@ class SimulatedQuery:
             now - 2,
             self.run.run_id,
             "Processing new data" if self.busy else "Waiting for next trigger",
-            self.idle_at is None,
+            not self.waits,
             self.busy is not None,
             1 if self.busy else 0,
             4,
