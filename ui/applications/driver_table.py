@@ -1,6 +1,6 @@
 """Table of all drivers, worst first. Pure; the Applications page draws it.
 
-A driver's name leads to its queries on the Fleet page. An unknown value is a dash, never 0.
+A driver's name leads to its queries on the Fleet page, its version of Spark to Spark's UI. An unknown value is a dash, never 0.
 """
 
 from __future__ import annotations
@@ -93,9 +93,18 @@ def _cells(agent: Json) -> list[Cell]:
         units.count(agent.get("executors")),
         units.count(dropped),
         ALLOWED.get(str(agent.get("actions")), one_line(agent.get("actions"))),
-        one_line(agent.get("spark_version") or units.UNKNOWN),
+        _spark(agent),
         units.UNKNOWN if contact is None else {"at": round(contact)},
     ]
+
+
+def _spark(agent: Json) -> Cell:
+    """Spark's version; of a driver that runs, a link to Spark's UI. An agent sends any text as its address."""
+    version, address = one_line(agent.get("spark_version") or units.UNKNOWN), str(agent.get("ui_url") or "")
+    runs = agent.get("state") not in OVER
+    if not runs or not address.startswith(("http://", "https://")):
+        return version
+    return {"text": version, "href": address, "note": "Spark UI"}
 
 
 def _load(host: Json) -> str:

@@ -26,7 +26,8 @@ const trend = points => {
 const cell = value => {
   const { text = "", href, pill, note, at, points } = typeof value === "object" && value ? value : { text: value };
   const parts = [];
-  if (href) parts.push(node("a", { href, tabindex: "-1" }, text));
+  const away = /^https?:/.test(href || "") ? { target: "_blank", rel: "noreferrer" } : {};
+  if (href) parts.push(node("a", { href, tabindex: "-1", ...away }, text));
   else if (pill && text) {
     const color = COLORS.has(pill) ? pill : "gray";
     const style = `color: var(--st-${color}-text-color); background: var(--st-${color}-background-color)`;

@@ -57,3 +57,22 @@ def test_a_row_has_the_figures_of_the_last_heartbeat_and_dashes_for_unknown_ones
 
 def test_an_older_server_reports_no_states() -> None:
     assert names([{"agent": "x", "app": "a"}]) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "state", "linked"),
+    [
+        ("http://driver:4040", "running", True),
+        ("https://driver:4040", "overloaded", True),
+        ("http://driver:4040", "ended", False),
+        ("http://driver:4040", "silent", False),
+        ("javascript:alert(1)", "running", False),
+        (None, "running", False),
+    ],
+)
+def test_the_version_of_spark_leads_to_its_ui_while_the_driver_runs(
+    address: str | None, state: str, linked: bool
+) -> None:
+    (row,) = driver_table.rows([agent(state=state, ui_url=address)])
+    link = {"text": "4.3.0", "href": address, "note": "Spark UI"}
+    assert row.cells[9] == (link if linked else "4.3.0")
