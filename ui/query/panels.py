@@ -15,6 +15,7 @@ import streamlit as st
 
 from ui.kit import columns, frames, statuses, units, widgets
 from ui.kit.markup import one_line, plain, visible
+from ui.query import flow
 
 Json = Mapping[str, Any]
 
@@ -174,11 +175,22 @@ RETRY = {
 
 def tables(query: Json) -> None:
     """The tabs with everything else that is known."""
-    names = ("Runs", "Sources and sink", "State", "Actions", "Status changes", "Properties", "Raw progress")
-    runs, sources, state, actions, changes, facts, raw = st.tabs(names)
+    names = (
+        "Runs",
+        "Flow",
+        "Sources and sink",
+        "State",
+        "Actions",
+        "Status changes",
+        "Properties",
+        "Raw progress",
+    )
+    runs, way, sources, state, actions, changes, facts, raw = st.tabs(names)
     zone = widgets.zone()
     with runs:
         _table("runs", frames.runs(query), columns.runs(zone), "No runs yet.")
+    with way:
+        flow.draw(query)
     with sources:
         _table("sources", frames.sources(query.get("sources") or []), columns.sources(), "No progress yet.")
         _table("sink", frames.facts(query.get("sink") or {}), columns.facts("Sink"), "No sink reported.")
