@@ -81,6 +81,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.driver.memory", "1g")
+        # A process has one maintenance task: the first stateful query sets its interval, for all tests.
+        .config("spark.sql.streaming.stateStore.maintenanceInterval", "300ms")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

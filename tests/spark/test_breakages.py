@@ -18,7 +18,7 @@ from controlplane.checkpoints.reading.checkpoint import KnownHistory
 from controlplane.checkpoints.reading.versions import parse_version
 from controlplane.checkpoints.survey import collect_survey
 from tests.spark import goldens
-from tests.spark.goldens import CHANGELOG, IDS, ROCKSDB, Golden, Inputs, Ran, run
+from tests.spark.goldens import CHANGELOG, IDS, ROCKSDB, STORE, Golden, Inputs, Ran, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -28,10 +28,13 @@ COUNT = Golden("count", goldens.counted, "complete")
 STORED = Golden("count in RocksDB", goldens.counted, "complete", conf=ROCKSDB)
 LOGGED = Golden("count with changelogs", goldens.counted, "complete", conf=CHANGELOG)
 NAMED = Golden("count with state ids", goldens.counted, "complete", conf=IDS)
+SNAPSHOTS = {f"{STORE}minDeltasForSnapshot": "2"}
+SHORT = Golden("count with snapshots", goldens.counted, "complete", conf={**CHANGELOG, **SNAPSHOTS})
+SHORT_NAMED = Golden("count with snapshots and ids", goldens.counted, "complete", conf={**IDS, **SNAPSHOTS})
 JOIN = Golden("join", goldens.joined)
 DISTINCT = Golden("distinct", goldens.distinct)
 FILES = Golden("files", goldens.display_root, sink="files")
-GOLDENS = (PLAIN, COUNT, STORED, LOGGED, NAMED, JOIN, DISTINCT, FILES)
+GOLDENS = (PLAIN, COUNT, STORED, LOGGED, NAMED, SHORT, SHORT_NAMED, JOIN, DISTINCT, FILES)
 
 Break = Callable[[Path], None]
 
@@ -65,6 +68,22 @@ def rewrite(pattern: str, change: Callable[[bytes], bytes]) -> Break:
         assert after != before
         path.write_bytes(after)
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+    return act
+
+
+def lone(change: Callable[[bytes], bytes], also: str = "*.none") -> Break:
+    """Change the newest snapshot and delete the older ones, and the files that `also` names."""
+
+    def act(place: Path) -> None:
+        store = place / "checkpoint/state/0/0"
+        *older, newest = sorted(store.glob("*.zip"))
+        newest.write_bytes(change(newest.read_bytes()))
+        for path in [*older, *store.glob(also)]:
+            path.unlink()
+        for path in [newest, *older]:
+            path.with_name(f"{path.name}.crc").unlink(missing_ok=True)
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
     return act
 
@@ -150,6 +169,16 @@ BREAKAGES = (
     Breakage("newest changelog lost", LOGGED, lose("checkpoint/state/0/0/5.changelog")),
     Breakage("newest changelog damaged", LOGGED, rewrite("checkpoint/state/0/0/5.changelog", cut(0.3))),
     Breakage("changelog by id lost", NAMED, lose("checkpoint/state/0/0/5_*.changelog*")),
+    *(
+        breakage
+        for golden in (SHORT, SHORT_NAMED)
+        for breakage in (
+            Breakage("all snapshots lost", golden, lose("checkpoint/state/0/0/*.zip*")),
+            Breakage("newest snapshot cut", golden, rewrite("checkpoint/state/0/0/*.zip", cut(0.5))),
+            Breakage("newest snapshot cut, the others lost", golden, lone(cut(0.5))),
+            Breakage("newest snapshot cut, first changelog lost", golden, lone(cut(0.5), "1*.changelog*")),
+        )
+    ),
     Breakage("a store of one side lost", JOIN, lose("checkpoint/state/0/0/left-keyToNumValues")),
     Breakage(
         "newest delta of the other side cut",

@@ -125,7 +125,6 @@ def test_after_compactions_and_purges_it_is_healthy(spark: Any, tmp_path: Path, 
     inputs.feed(24)
     kept = {
         "spark.sql.streaming.minBatchesToRetain": "3",
-        "spark.sql.streaming.stateStore.maintenanceInterval": "200ms",
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "4",
     }
     healthy(inputs, Golden("files", goldens.display_root, sink="files", conf=kept), tmp_path / "files")

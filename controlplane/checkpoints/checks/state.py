@@ -41,7 +41,7 @@ def state_folder(view: CheckpointView) -> Iterator[Finding]:
     """`state.dir-missing`: a stateful query without state/. `likely`: that it is stateful is inferred."""
     if view.next_batch == 0 or view.stateful or not view.inventory.complete or view.planned is None:
         return
-    condition = MISSING_STATE if view.target.validates_operators else ""
+    condition = MISSING_STATE if view.target.since(4, 2) else ""
     remedy = ("restore state/ from a backup", "or start on a new checkpoint and rebuild the state")
     for message, evidence in _missing_state(view):
         yield restart_fails("state.dir-missing", message, condition=condition, remedy=remedy, **evidence)
@@ -171,14 +171,14 @@ def stores(view: CheckpointView) -> Iterator[Finding]:
     faults = [fault for _, loading in loaded for fault in loading.faults]
     for kind in FaultKind:
         chosen = [fault for fault in faults if fault.kind is kind]
-        if chosen and (kind is not FaultKind.MISSING or view.inventory.complete):
+        if chosen and (kind not in (FaultKind.MISSING, FaultKind.BASE) or view.inventory.complete):
             yield _unloadable(view, kind, chosen, version)
     skipped = [fault for _, loading in loaded for fault in loading.skipped]
     if skipped:
         message = f"{plural(len(skipped), 'damaged snapshot')}. Spark {view.target} falls back to older ones."
         remedy = (
             "let the query run: it writes new snapshots",
-            "do not start with a Spark before 4.1, which fails on them",
+            "do not start with a Spark before 4.2, which fails on them",
         )
         yield note(
             "state.snapshot-corrupt",
@@ -242,14 +242,18 @@ def _condition(view: CheckpointView, kind: FaultKind) -> str:
         return "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED"
     if kind is FaultKind.CORRUPT:
         return "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED"
-    missing = (
-        "CANNOT_READ_DELTA_FILE_NOT_EXISTS" if _provider(view) == HDFS else "CANNOT_READ_STREAMING_STATE_FILE"
-    )
+    if kind is FaultKind.BASE and view.target.skips_bad_snapshots:
+        return "CANNOT_LOAD_STATE_STORE.AUTO_SNAPSHOT_REPAIR_FAILED"
+    if kind is FaultKind.BASE:
+        return "CANNOT_LOAD_STATE_STORE.CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT"
+    hdfs = _provider(view) == HDFS
+    missing = "CANNOT_READ_DELTA_FILE_NOT_EXISTS" if hdfs else "CANNOT_READ_STREAMING_STATE_FILE"
     return f"CANNOT_LOAD_STATE_STORE.{missing}"
 
 
 _CHECKS = {
     FaultKind.MISSING: ("state.version-file-missing", "missing"),
+    FaultKind.BASE: ("state.version-file-missing", "missing"),
     FaultKind.CORRUPT: ("state.version-file-corrupt", "damaged"),
     FaultKind.CHECKSUM: ("state.checksum-failed", "with a wrong checksum"),
 }
@@ -257,7 +261,6 @@ _CHECKS = {
 
 def _unloadable(view: CheckpointView, kind: FaultKind, faults: list[Fault], version: int) -> Finding:
     check, description = _CHECKS[kind]
-    named = [str(fault) for fault in faults[:MAX_NAMED]]
     message = (
         f"State files of operator {_operator_of(faults[0])} are {description}: batch {version} cannot load its state "
         f"({plural(len(faults), 'file')}, first {faults[0]})."
@@ -278,7 +281,7 @@ def _unloadable(view: CheckpointView, kind: FaultKind, faults: list[Fault], vers
         condition=_condition(view, kind),
         remedy=remedy,
         version=version,
-        files=named,
+        files=[str(fault) for fault in faults[:MAX_NAMED]],
     )
 
 

@@ -1,13 +1,13 @@
 """Whether a state store can load a version: the files that Spark would open, in its order, and their faults.
 
 HDFS-backed: the newest snapshot and all deltas after it. RocksDB: the newest zip with its SST files, and all
-changelogs after it; in format version 2 by the ids of the commit log. Since Spark 4.1 a bad snapshot is
+changelogs after it; in format version 2 by the ids of the commit log. Since Spark 4.2 a bad snapshot is
 skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -32,6 +32,8 @@ class FaultKind(StrEnum):
     MISSING = "missing"
     CORRUPT = "corrupt"
     CHECKSUM = "checksum"
+    #: The snapshot that all changelogs of a lineage build on is missing.
+    BASE = "base"
 
 
 @dataclass(frozen=True)
@@ -75,30 +77,37 @@ class StateLoader:
         """Check the load of a version by plain names (`5.delta`, `5.zip`)."""
         snapshot, change = ("snapshot", "delta") if provider == HDFS else ("zip", "changelog")
         plain = [file for file in store.files if not file.id]
-        snapshots = {f.version: f for f in plain if f.kind == snapshot and f.version <= version}
-        changes = {f.version: f for f in plain if f.kind == change}
-        bases = [snapshots[v] for v in sorted(snapshots, reverse=True)]
+        bases = sorted(
+            (file for file in plain if file.kind == snapshot and file.version <= version),
+            key=lambda file: file.version,
+            reverse=True,
+        )
+        changes = {file.version: file for file in plain if file.kind == change}
+        # Without changelogs each version is a snapshot, and the one that is missing is the cause.
+        missing = snapshot if provider == ROCKSDB and bases and not changes else change
+        chain = _Chain(changes, lambda number: f"{number}.{missing if number == version else change}")
         skipped: list[Fault] = []
-        for base in bases:
-            fault = self.fault_of_snapshot(store, base)
+        for place, base in enumerate([*bases, None]):
+            start = base.version if base else 0
+            if place and version - start > MAX_REPLAYED_FILES:
+                break
+            fault = self.fault_of_snapshot(store, base) if base else None
             if fault is None:
-                return _load_result(skipped, self._replayed(store, changes, base.version, version, change))
+                return _load_result(skipped, self._replayed(store, chain, start, version))
             skipped.append(fault)
             if not self.target.skips_bad_snapshots:
-                return LoadResult(tuple(skipped))
-        if skipped and version > MAX_REPLAYED_FILES:
-            return LoadResult(tuple(skipped))
-        return _load_result(skipped, self._replayed(store, changes, 0, version, change))
+                break
+        return LoadResult(tuple(skipped))
 
-    def _replayed(
-        self, store: Store, changes: Mapping[int, StateFile], base: int, version: int, kind: str
-    ) -> tuple[Fault, ...]:
+    def _replayed(self, store: Store, chain: _Chain, base: int, version: int) -> tuple[Fault, ...]:
         """The faults of the change files base+1 … version: at most three, newest first."""
         found: list[Fault] = []
         for number in range(version, base, -1):
-            file = changes.get(number)
+            file = chain.files.get(number)
             if file is None:
-                found.append(Fault(f"{store.folder}/{number}.{kind}", FaultKind.MISSING, "it is missing"))
+                found.append(
+                    Fault(f"{store.folder}/{chain.name(number)}", FaultKind.MISSING, "it is missing")
+                )
             elif (fault := self.fault_of_change(file)) is not None:
                 found.append(fault)
             if len(found) == 3:
@@ -106,40 +115,86 @@ class StateLoader:
         return tuple(found)
 
     def load_by_id(self, store: Store, version: int, unique_id: str) -> LoadResult:
-        """Check the load of a version by its id (format version 2), back along the lineage to a good snapshot."""
-        files = {(file.version, file.id, file.kind): file for file in store.files}
-        lineage: dict[int, str] = {version: unique_id}
-        skipped: list[Fault] = []
-        at = version
-        while at > 0:
-            key = lineage.get(at)
-            if key is None:
-                fault = Fault(f"{store.folder}/{at}_….changelog", FaultKind.MISSING, "no lineage names it")
-                return LoadResult((*skipped, fault))
-            snapshot = files.get((at, key, "zip"))
-            if snapshot is not None:
-                fault_here = self.fault_of_snapshot(store, snapshot)
-                if fault_here is None:
-                    break
-                skipped.append(fault_here)
-                if not self.target.skips_bad_snapshots:
-                    return LoadResult(tuple(skipped))
-            change = files.get((at, key, "changelog"))
-            missing = Fault(f"{store.folder}/{at}_{key}.changelog", FaultKind.MISSING, "it is missing")
-            wrong = missing if change is None else self.fault_of_change(change)
-            if wrong is not None or change is None:
-                return LoadResult((*skipped, wrong or missing))
-            held = self._lineage(change)
-            if held is None:
-                break
-            lineage = {**held, **lineage}
-            at -= 1
-        return LoadResult((), tuple(skipped))
+        """Check the load of a version by its id (format version 2).
 
-    def _lineage(self, file: StateFile) -> dict[int, str] | None:
-        """Version → id of the files before a changelog; None where it was not collected."""
-        held = self.change_file(file)
-        return None if held is None else dict(held.lineage)
+        Spark tries the newest snapshot among the ids that the changelog of the version lists (its lineage), else an
+        empty store. If that fails it reads older changelogs for a longer lineage and tries the snapshots in it, but
+        not the empty store a second time. Source: `RocksDB.loadSnapshotWithCheckpointId` of 4.2 and 4.3; releases
+        before fail at once.
+        """
+        files = {(file.version, file.id, file.kind): file for file in store.files}
+        lineage = {version: unique_id}
+        if (version, unique_id, "zip") not in files:
+            change = files.get((version, unique_id, "changelog"))
+            chain = _Chain.of(files, lineage)
+            if faults := self._replayed(store, chain, version - 1, version):
+                return LoadResult(faults)
+            held = self.change_file(change) if change else None
+            if held is None:
+                return LoadResult()  # it was not collected
+            lineage = {**dict(held.lineage), version: unique_id}
+        bases = _bases(files, lineage)
+        first = bases[0].version if bases else 0
+        skipped: list[Fault] = []
+        base, fault = self._first_good(store, bases[:1] or [None], lineage, version, skipped)
+        if fault is not None and self.target.skips_bad_snapshots:
+            longer = self._full_lineage(files, version, unique_id)
+            if longer == {}:
+                return LoadResult((), tuple(skipped))
+            lineage = longer or lineage
+            older = [
+                file for file in [*_bases(files, lineage), None] if (file.version if file else 0) != first
+            ]
+            near = [file for file in older if version - (file.version if file else 0) <= MAX_REPLAYED_FILES]
+            base, last = self._first_good(store, near, lineage, version, skipped)
+            fault = fault if last or not near else None
+        if fault is not None:
+            return LoadResult(tuple(skipped) or (fault,))
+        return _load_result(skipped, self._replayed(store, _Chain.of(files, lineage), base, version))
+
+    def _first_good(
+        self,
+        store: Store,
+        bases: Sequence[StateFile | None],
+        lineage: Mapping[int, str],
+        version: int,
+        skipped: list[Fault],
+    ) -> tuple[int, Fault | None]:
+        """The version of the first of these snapshots (None: an empty store) that loads; adds bad ones to `skipped`."""
+        oldest = min(lineage)
+        fault = Fault(
+            f"{store.folder}/{oldest}_{lineage[oldest]}.zip",
+            FaultKind.BASE,
+            f"it is missing, and version {version} has no other snapshot to begin with",
+        )
+        for base in bases:
+            start = base.version if base else 0
+            if sum(start < number < version for number in lineage) < version - start - 1:
+                continue
+            wrong = self.fault_of_snapshot(store, base) if base else None
+            if wrong is None:
+                return start, None
+            skipped.append(wrong)
+            fault = wrong
+        return 0, fault
+
+    def _full_lineage(self, files: _Files, version: int, unique_id: str) -> dict[int, str] | None:
+        """Version → id of the last MAX_REPLAYED_FILES versions, from as many changelogs as it takes.
+
+        None where a changelog is missing or bad, empty where one was not collected.
+        """
+        start = max(1, version - MAX_REPLAYED_FILES)
+        lineage = {version: unique_id}
+        while (oldest := min(lineage)) > start:
+            change = files.get((oldest, lineage[oldest], "changelog"))
+            held = self.change_file(change) if change else None
+            if change and held is None and self.fault_of_change(change) is None:
+                return {}
+            older = {number: key for number, key in held.lineage if start <= number < version} if held else {}
+            if not older or min(older) >= oldest:
+                return None
+            lineage |= older
+        return lineage if lineage.keys() == set(range(start, version + 1)) else None
 
     def change_file(self, file: StateFile) -> ChangeFile | None:
         """The content of a change file; None where it cannot be read or was not collected."""
@@ -185,16 +240,18 @@ class StateLoader:
         return self._known[path]
 
     def _read_fault(self, path: str, read: Callable[[str, bytes], None]) -> Fault | None:
-        if (wrong := self._checksum_fault(path)) is not None:
-            return wrong
+        wrong = self._checksum_fault(path)
         data = self.inventory.contents.get(path)
         if data is None and self.inventory.size(path) > 0:
-            return None
+            return wrong
         try:
             read(path, data or b"")
         except Corrupt as error:
-            return Fault(path, FaultKind.CORRUPT, str(error))
-        return None
+            # Spark compares the checksum when it closes a file; unpacking a zip fails before.
+            return (
+                wrong if wrong and not path.endswith(".zip") else Fault(path, FaultKind.CORRUPT, str(error))
+            )
+        return wrong
 
     def _checksum_fault(self, path: str) -> Fault | None:
         """A mismatch with Spark's checksum file beside a state file; a missing checksum file is no fault."""
@@ -217,6 +274,31 @@ class StateLoader:
         if data is not None and recorded.algorithm == "CRC32C" and checksums.crc32c(data) != recorded.value:
             return Fault(path, FaultKind.CHECKSUM, "its bytes do not match its checksum file")
         return None
+
+
+#: (version, id, kind) → file.
+_Files = Mapping[tuple[int, str, str], StateFile]
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """The change files that lead to a version: those that exist, by version, and the name that each must have."""
+
+    files: Mapping[int, StateFile]
+    name: Callable[[int], str]
+
+    @classmethod
+    def of(cls, files: _Files, lineage: Mapping[int, str]) -> _Chain:
+        """The changelogs that a lineage names."""
+        held = {number: files.get((number, key, "changelog")) for number, key in lineage.items()}
+        existing = {number: file for number, file in held.items() if file is not None}
+        return cls(existing, lambda number: f"{number}_{lineage[number]}.changelog")
+
+
+def _bases(files: _Files, lineage: Mapping[int, str]) -> list[StateFile]:
+    """The snapshots that a lineage names and that exist, newest first."""
+    named = ((number, lineage[number], "zip") for number in sorted(lineage, reverse=True))
+    return [files[key] for key in named if key in files]
 
 
 def _load_result(skipped: list[Fault], faults: tuple[Fault, ...]) -> LoadResult:

@@ -1,6 +1,6 @@
 """What each Spark version can read in a checkpoint, and how it handles damage. Pure.
 
-Sources: Spark's source code, and runs of 3.5.9 and 4.3.0.
+Sources: Spark's source code and classes, and runs of 3.5.9 and 4.3.0.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SparkVersion:
     @property
     def skips_bad_snapshots(self) -> bool:
         """Whether it falls back from a bad snapshot to an older one and its change files."""
-        return self.since(4, 1)
+        return self.since(4, 2)
 
     @property
     def verifies_checksums(self) -> bool:

@@ -166,7 +166,7 @@ def _of_newest(finding: Finding, view: CheckpointView) -> bool:
 
 
 def lost_snapshot(context: RepairContext) -> Iterator[RepairOffer]:
-    """R-STATE-2: a snapshot is damaged but the change files hold the same state; Spark before 4.1 does not use them."""
+    """R-STATE-2: a snapshot is damaged but the change files hold the same state; Spark before 4.2 does not use them."""
     found = context.found(*STATE_LOST, "state.sst-block-corrupt")
     view = context.view
     paths = [
