@@ -180,6 +180,8 @@ def find_query(client: ApiClient, text: str) -> str:
 
     A whole id need not be listed.
     """
+    if not text.strip():
+        raise UsageProblem("the name of the query is empty; controlplane queries lists them")
     if known := whole_id(text):
         return known
     for status in (None, "retired"):

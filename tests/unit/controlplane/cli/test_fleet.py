@@ -40,7 +40,8 @@ def test_a_whole_id_need_not_be_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("WordCount/c185", "matches WordCount/c1851953"), ("\x1b[31mx", "no query matches")]
+    ("text", "reason"),
+    [("WordCount/c185", "matches WordCount/c1851953"), ("\x1b[31mx", "no query matches"), (" ", "is empty")],
 )
 def test_no_action_is_taken_on_a_guess(text: str, reason: str) -> None:
     with pytest.raises(UsageProblem, match=reason) as caught:
