@@ -18,7 +18,7 @@ import numpy as np
 from alerts import state
 from alerts.errors import AlertsError
 from alerts.matching.labels import Labels, Matcher, matches
-from alerts.promql.dense import DenseSeries, DenseSource
+from alerts.promql.dense import DenseSeries, DenseSource, as_dense
 from alerts.promql.evaluator import LOOKBACK_SECONDS
 from alerts.promql.evaluator import evaluate as evaluate_promql
 from alerts.promql.label_sets import LabelSets
@@ -208,7 +208,7 @@ class _Overlay:
     arrays: DenseSource | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.arrays = self.source if isinstance(self.source, DenseSource) else None
+        self.arrays = as_dense(self.source)
 
     def add(self, series: Sequence[Series]) -> None:
         self.recorded.extend(series)

@@ -17,7 +17,7 @@ from alerts.matching.labels import Matcher
 from alerts.promql import operators
 from alerts.promql.aggregation import aggregate
 from alerts.promql.annotations import Annotations
-from alerts.promql.dense import DenseRange, DenseSeries, DenseSource
+from alerts.promql.dense import DenseRange, DenseSeries, as_dense
 from alerts.promql.errors import EvaluationError, LimitError, LimitExceeded, OperationError
 from alerts.promql.functions import dispatch, extended, info
 from alerts.promql.functions.dispatch import Argument, Inner
@@ -159,7 +159,8 @@ class _Evaluation:
         self._source, self._budget, self._clock, self._annotations = source, budget, clock, annotations
         self._shared = shared
         self._sets = LabelSets() if shared is None else shared.label_sets
-        self._dense = source.dense if isinstance(source, DenseSource) else None
+        arrays = as_dense(source)
+        self._dense = arrays.dense if arrays else None
 
     def result(self, node: Node, steps: Integers) -> Inner:
         """The value of the whole expression at each step."""

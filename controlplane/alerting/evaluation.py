@@ -16,7 +16,7 @@ from typing import Protocol
 
 from alerts import engine, state
 from alerts.engine import GroupResult, RuleResult
-from alerts.promql.dense import DenseSource
+from alerts.promql.dense import as_dense
 from alerts.promql.label_sets import LabelSets
 from alerts.promql.series import Series, SeriesSource
 from alerts.promql.shared_results import SharedResults
@@ -184,7 +184,8 @@ class Evaluation:
         if not due:
             return
         self._forget_ended(at)
-        self._shared.begin(source.label_sets if isinstance(source, DenseSource) else LabelSets())
+        arrays = as_dense(source)
+        self._shared.begin(arrays.label_sets if arrays else LabelSets())
         results = [self._answer(group_state, source, at) for group_state in due]
         self._shared.begin(LabelSets())  # the results are not needed until the next evaluation
         changes = [change for result in results for change in _changes(result)]

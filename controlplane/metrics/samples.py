@@ -230,6 +230,9 @@ COUNTERS = {
 }
 
 
+#: Metrics of a query that change with time alone.
+_TIMED = ("query_starting_seconds", "batch_age_seconds", "source_lag_seconds")
+TIMED_METRICS = frozenset(PREFIX + name for name in _TIMED)
 #: Metrics of a query that exist whether it runs or not.
 LIFECYCLE_METRICS = frozenset(
     PREFIX + name

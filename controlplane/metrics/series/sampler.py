@@ -13,7 +13,15 @@ import numpy as np
 
 from alerts.promql.label_sets import Integers, LabelSets
 from alerts.promql.series import Floats
-from controlplane.metrics.samples import Fact, Totals, finite_facts, query_labels, steady_facts, timed_facts
+from controlplane.metrics.samples import (
+    TIMED_METRICS,
+    Fact,
+    Totals,
+    finite_facts,
+    query_labels,
+    steady_facts,
+    timed_facts,
+)
 from controlplane.metrics.series.scrape import UNJUDGED
 from controlplane.model import QueryStatus, QueryView, Verdict
 
@@ -56,6 +64,7 @@ class FleetSampler:
         before, self._queries = self._queries, {}
         numbers: list[int] = []
         values: list[float] = []
+        moving = not names.isdisjoint(TIMED_METRICS)
         for view in views:
             known = self._queries[view.query_id] = before.get(view.query_id) or _QuerySamples()
             verdict = verdicts.get(view.query_id, UNJUDGED)
@@ -63,8 +72,8 @@ class FleetSampler:
                 self._renew(known, view, verdict, now)
             numbers += known.numbers
             values += known.values
-            timed = timed_facts(view, verdict, now, names)
-            self._add(known, timed, numbers, values)
+            if moving:
+                self._add(known, timed_facts(view, verdict, now, names), numbers, values)
         return np.array(numbers, np.int64), np.array(values, np.float64)
 
     def _renew(self, known: _QuerySamples, view: QueryView, verdict: Verdict, now: float) -> None:

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from alerts.matching.labels import Matcher, matches
-from alerts.promql.dense import DenseSeries, DenseSource
+from alerts.promql.dense import DenseSeries, as_dense
 from alerts.promql.evaluator import LOOKBACK_SECONDS
 from alerts.promql.label_sets import Groups, Integers, LabelColumn, LabelSets, has_name
 from alerts.promql.limits import paced
@@ -36,17 +36,18 @@ class LiveSource:
     ):
         at = round(at * 1000) / 1000
         self._source, self._at, self._numbers = source, at, numbers
+        self._arrays = as_dense(source)
         self._current = cache(lambda wanted: [_series(item, at) for item in paced(sample(wanted))])
 
     @property
     def label_sets(self) -> LabelSets:
         """The numbers of the source's labels."""
-        return self._source.label_sets if isinstance(self._source, DenseSource) else LabelSets()
+        return self._arrays.label_sets if self._arrays else LabelSets()
 
     def dense(self, matchers: Sequence[Matcher], start: float, end: float) -> DenseSeries | None:
-        if not isinstance(self._source, DenseSource):
+        if self._arrays is None:
             return None
-        held, name = self._source.dense(matchers, start, end), exact_name(matchers)
+        held, name = self._arrays.dense(matchers, start, end), exact_name(matchers)
         if held is None or name is None or not start < self._at <= end:
             return held
         if self._numbers is None:

@@ -68,13 +68,14 @@ def test_samples_are_those_of_every_query_whenever_it_changed(
 ) -> None:
     with sqlite_harness(tmp_path) as harness:
         story, sets = Story(harness, tmp_path), LabelSets()
-        every, few = FleetSampler(harness.window.totals), FleetSampler(harness.window.totals)
+        every, few, lasting = (FleetSampler(harness.window.totals) for _ in range(3))
         scrape, found = story.service.scrape, []
 
         def scraped(at: float) -> None:
             scrape(at)
             found.append(compared(story, every, sets, EVERY_METRIC, at))
             compared(story, few, sets, frozenset({STATUS}), at)
+            compared(story, lasting, sets, EVERY_METRIC - samples.TIMED_METRICS, at)
 
         monkeypatch.setattr(story.service, "scrape", scraped)
         busy_hour(story, 7, events=30)
