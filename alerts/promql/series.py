@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 METRIC_NAME = "__name__"
 #: Prometheus' stale marker: the NaN bit pattern that ends a series. All other NaN are values.
 STALE = np.array(0x7FF0000000000002, np.uint64).view(np.float64)
+#: Prometheus' NaN of a sample. In tables of values numpy's own NaN stands for "no sample".
+NAN_SAMPLE = np.array(0x7FF8000000000001, np.uint64).view(np.float64)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -80,6 +82,17 @@ Value = Vector | Matrix | Scalar | String
 def is_stale(values: Floats) -> NDArray[np.bool_]:
     """Mask of the stale markers."""
     return values.view(np.uint64) == STALE.view(np.uint64)
+
+
+def is_absent(values: Floats) -> NDArray[np.bool_]:
+    """Mask of the places of a table that hold no sample."""
+    return values.view(np.uint64) == np.float64(np.nan).view(np.uint64)
+
+
+def as_samples(values: Floats) -> Floats:
+    """The same values, with every NaN as NAN_SAMPLE."""
+    unknown = np.isnan(values)
+    return np.where(unknown, NAN_SAMPLE, values) if unknown.any() else values
 
 
 class SeriesInMemory:

@@ -17,7 +17,7 @@ from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.dense import DenseSeries
 from alerts.promql.label_sets import LabelColumn, LabelSets
 from alerts.promql.limits import paced
-from alerts.promql.series import METRIC_NAME, STALE, Floats, Series
+from alerts.promql.series import METRIC_NAME, STALE, Floats, Series, as_samples, is_absent
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -43,6 +43,8 @@ class Block:
     def __init__(self, name: str, slots: int, sets: LabelSets):
         self.name, self.slots = name, slots
         self.newest = NEVER
+        #: The newest slot with a value that is not finite; arrays of such slots are not for rules.
+        self.not_finite = NEVER
         self._count = 0  # sampled slots, the rows in use
         self._ticks = np.full(slots + max(4, slots // 8), NEVER, np.int64)
         self._values = np.empty((len(self._ticks), 0))  # takes memory for the rows in use alone
@@ -80,8 +82,10 @@ class Block:
         place = self._row(slot)
         row = self._values[place]
         row[:] = np.nan
+        if not np.isfinite(values).all():
+            values, self.not_finite = as_samples(values), max(self.not_finite, slot)
         row[columns[::-1]] = values[::-1]
-        return len(bare) - len(columns), len(columns) - int(np.count_nonzero(~np.isnan(row)))
+        return len(bare) - len(columns), len(columns) - int(np.count_nonzero(~is_absent(row)))
 
     def _release(self) -> int:
         """Free the columns without any value left; returns their number."""
@@ -228,7 +232,8 @@ class Block:
         self.newest = int(ticks.max(initial=NEVER))
         young = ticks > self.newest - self.slots
         ticks, values = ticks[young], values[:, young]
-        present = ~np.isnan(values)
+        present = ~is_absent(values)
+        self.not_finite = int(ticks[(present & ~np.isfinite(values)).any(axis=0)].max(initial=NEVER))
         kept = np.flatnonzero(present.any(axis=1))
         bare = np.array([self._sets.number(labels[place]) for place in kept.tolist()], np.int64)
         columns = self._columns_of(bare, len(bare))
@@ -241,7 +246,7 @@ class Block:
 
 def series_of_rows(labels: Sequence[Labels], values: Floats, times: Floats, skip: int) -> Iterator[Series]:
     """Convert rows to series; the first `skip` columns only show which series existed before."""
-    present = ~np.isnan(values)
+    present = ~is_absent(values)
     ended = np.zeros_like(present)
     ended[:, 1:] = present[:, :-1] & ~present[:, 1:]
     values = np.where(ended, STALE, values)[:, skip:]

@@ -15,8 +15,8 @@ import numpy as np
 from alerts.matching.labels import Labels, Matcher
 from alerts.promql.dense import DenseSeries
 from alerts.promql.label_sets import Integers, LabelSets, bare_numbers, by_metric
-from alerts.promql.series import METRIC_NAME, Floats, Series
-from controlplane.metrics.series.blocks import Block, Content
+from alerts.promql.series import METRIC_NAME, Floats, Series, is_stale
+from controlplane.metrics.series.blocks import NEVER, Block, Content
 
 STEP_SECONDS = 15.0
 MAX_SERIES = 500_000
@@ -65,11 +65,11 @@ class Grid:
     def put_numbers(
         self, at: float, numbers: Integers, values: Floats, names: Iterable[str] | None = None
     ) -> None:
-        """The same, of series by their numbers in `label_sets`. Values that are not finite are left out."""
+        """The same, of series by their numbers in `label_sets`."""
         slot = round(at / self.step)
         if abs(slot * self.step - at) > 0.001:
             raise ValueError(f"{at} is not a multiple of the step of {self.step} s")
-        of_metric = by_metric(numbers, np.isfinite(values))
+        of_metric = by_metric(numbers, ~is_stale(values))
         with self._lock:
             held = sum(map(len, self._blocks.values()))
             for name in self._blocks if names is None else self._blocks.keys() & set(names):
@@ -116,14 +116,17 @@ class Grid:
             ]
 
     def dense(self, matchers: Sequence[Matcher], start: float, end: float) -> DenseSeries | None:
-        """The same as arrays; None for a selector that does not name its metric."""
+        """The same as arrays; None for a selector that does not name its metric, or if a value is not finite."""
         names = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
         block = self._blocks.get(names[0].value) if len(names) == 1 and names[0].operator == "=" else None
         if block is None:
             return None
         others = tuple(matcher for matcher in matchers if matcher.name != METRIC_NAME)
+        first, last = self._slots_between(start, end)
         with self._lock:
-            return block.dense(others, *self._slots_between(start, end), self.step)
+            if block.not_finite != NEVER and block.not_finite >= first - 1:
+                return None
+            return block.dense(others, first, last, self.step)
 
     def _slots_between(self, start: float, end: float) -> tuple[int, int]:
         return math.floor(start / self.step + 1e-9) + 1, math.floor(end / self.step + 1e-9)

@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection
 from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.errors import LimitExceeded
 from alerts.promql.evaluator import LOOKBACK_SECONDS
-from alerts.promql.series import METRIC_NAME, Floats, Series, SeriesSource, is_stale
+from alerts.promql.series import METRIC_NAME, Floats, Series, SeriesSource, as_samples, is_stale
 from alerts.rules.model import RuleGroup, RuleKind
 from controlplane.metrics.series.blocks import series_of_rows
 from controlplane.metrics.series.replay import NOT_REPLAYABLE
@@ -82,7 +82,7 @@ class StoredSamples:
         values = np.full((len(series), len(slots)), np.nan)
         for row, item in zip(values, series, strict=True):
             places = np.rint(item.times / self._step).astype(np.int64) - slots[0]
-            row[places] = np.where(is_stale(item.values), np.nan, item.values)
+            row[places] = np.where(is_stale(item.values), np.nan, as_samples(item.values))
         return encode(self._step, [item.labels for item in series], values)
 
     def prune(self, cutoff: float) -> None:

@@ -19,7 +19,11 @@ from controlplane.metrics.series.grid import Grid, NamedSample
 
 STEP = 15.0
 KEPT = 150.0  # seconds: eleven slots
-Samples = dict[float, float]
+Samples = dict[float, float | str]
+
+
+def comparable(value: float) -> float | str:
+    return "NaN" if math.isnan(value) else value
 
 
 class Model:
@@ -31,8 +35,7 @@ class Model:
     def put(self, at: float, reported: Sequence[NamedSample]) -> None:
         scrape = self.scrapes[at] = {}
         for name, labels, value in reported:
-            if math.isfinite(value):
-                scrape.setdefault((name, frozenset((k, v) for k, v in labels.items() if v)), value)
+            scrape.setdefault((name, frozenset((k, v) for k, v in labels.items() if v)), value)
 
     def select(self, name: str, start: float, end: float) -> dict[frozenset[tuple[str, str]], Samples]:
         slots = math.ceil((self.kept + STEP) / STEP)
@@ -43,7 +46,7 @@ class Model:
             for at in held:
                 value = self.scrapes[at].get((name, labels))
                 if start < at <= end and (value is not None or there):
-                    samples[at] = math.nan if value is None else value
+                    samples[at] = "ended" if value is None else comparable(value)
                 there = value is not None
             if samples:
                 found[labels] = samples
@@ -51,8 +54,9 @@ class Model:
 
 
 def as_samples(series: Series) -> Samples:
+    ended = is_stale(series.values).tolist()
     values = [
-        math.nan if stale else v for v, stale in zip(series.values, is_stale(series.values), strict=True)
+        "ended" if over else comparable(v) for v, over in zip(series.values.tolist(), ended, strict=True)
     ]
     return dict(zip(series.times.tolist(), values, strict=True))
 

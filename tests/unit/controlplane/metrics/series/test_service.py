@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +94,22 @@ def test_what_a_group_recorded_is_scraped_until_it_records_again(story: Story) -
     story.go_to(now + 60)
     assert values(service.rules_source(now + 60, live=False), "ALERTS", now + 60) == []
     assert values(service.rules_source(now + 60, live=False), "count(ALERTS)", now + 30) == [2.0]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_recorded_value_that_is_not_finite_has_a_past(story: Story, value: float) -> None:
+    service, now = story.service, story.harness.now
+    service.keep({UP: 600.0, "odd": 600.0})
+    service.record("g", [series_of({"__name__": "odd"}, {now: value})])
+    story.go_to(now + 60)
+    service.record("g", [])
+    story.go_to(now + 120)
+    source = service.rules_source(now + 120, live=True)
+    assert values(source, "count_over_time(odd[2m])", now + 120) == [4.0]
+    assert values(source, "absent_over_time(odd[30s] offset 1m)", now + 120) == []
+    assert values(source, "odd offset 1m", now + 120) == [pytest.approx(value, nan_ok=True)]
+    assert values(source, "odd", now + 120) == []
+    assert values(source, f"max_over_time({UP}[1m])", now + 120) == [1.0]
 
 
 def test_any_metric_can_be_asked_for_at_any_time(story: Story) -> None:
