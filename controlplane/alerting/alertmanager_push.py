@@ -26,6 +26,7 @@ FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 5.0, 60.0
 #: Longest sleep, so that a changed system clock has no effect.
 MAX_SLEEP_SECONDS = 5.0
 LinkTo = Callable[[Alert], str]
+NO_INTERVALS: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class AlertmanagerPush:
         self._external, self._interval = external, interval
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._alerts: tuple[Alert, ...] = ()
+        self._intervals = NO_INTERVALS
         self._sent: dict[str, float] = {}
         self._failures, self._resumes_at = 0, 0.0
         self._status = AlertmanagerStatus(endpoint.name, endpoint.url)
@@ -84,8 +86,12 @@ class AlertmanagerPush:
     def status(self) -> AlertmanagerStatus:
         return self._status
 
-    def take(self, alerts: Sequence[Alert]) -> None:
-        """Set the current alerts; where two have the same labels the last one is sent."""
+    def take(self, alerts: Sequence[Alert], intervals: Mapping[str, float] = NO_INTERVALS) -> None:
+        """Set the current alerts; where two have the same labels the last one is sent.
+
+        `intervals`: seconds between evaluations of an alert's group by fingerprint, where they are not the usual.
+        """
+        self._intervals = intervals
         self._alerts = tuple({alert.fingerprint: alert for alert in alerts}.values())
         self._wake.set()
 
@@ -136,7 +142,10 @@ class AlertmanagerPush:
             self._sent |= dict.fromkeys((alert.fingerprint for alert in batch), now)
 
     def _post(self, batch: Sequence[Alert], now: float) -> None:
-        bodies = [postable(a, self._external, self._link(a), self._interval, now) for a in batch]
+        known, usual = self._intervals, self._interval
+        bodies = [
+            postable(a, self._external, self._link(a), known.get(a.fingerprint, usual), now) for a in batch
+        ]
         self.endpoint.post_alerts(bodies)
         self.sent += len(batch)
         self._succeed()
@@ -180,6 +189,7 @@ class AlertmanagerPushes:
         self._lock = threading.Lock()
         self._pushes: tuple[AlertmanagerPush, ...] = ()
         self._alerts: tuple[Alert, ...] = ()
+        self._intervals = NO_INTERVALS
         self._started = False
         self._sent = self._failed = 0
 
@@ -192,16 +202,17 @@ class AlertmanagerPushes:
                 for endpoint in endpoints
             )
             for push in self._pushes:
-                push.take(self._alerts)
+                push.take(self._alerts, self._intervals)
                 if self._started:
                     push.start()
 
-    def take(self, alerts: Iterable[Alert]) -> None:
-        """Set the current alerts, including recently resolved ones."""
+    def take(self, alerts: Iterable[Alert], intervals: Mapping[str, float] = NO_INTERVALS) -> None:
+        """Set the current alerts, including recently resolved ones; `intervals` as of AlertmanagerPush."""
         with self._lock:
+            self._intervals = intervals
             self._alerts = tuple(sorted(alerts, key=lambda alert: alert.state is AlertState.FIRING))
             for push in self._pushes:
-                push.take(self._alerts)
+                push.take(self._alerts, intervals)
 
     def start(self) -> None:
         """Start the threads."""

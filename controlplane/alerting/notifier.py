@@ -1,7 +1,7 @@
 """Notifier: holds alert groups, flushes each when it is due, and records every outcome.
 
-One thread watches the clock; each receiver runs in its own thread, so that a slow receiver does not delay others. A
-message is sent, then recorded: a crash in between leads to a second message of the same group, never to none.
+One thread watches the clock, others deliver (see `delivery_workers`). A message is sent, then recorded: a crash in
+between leads to a second message of the same group, never to none.
 Started and stopped by the alerting service.
 """
 
@@ -25,6 +25,7 @@ from alerts.notify.reasons import NotificationState
 from alerts.notify.stages import DELIVERY_FAILED, NotificationContext, NotificationOutcome
 from alerts.state import Alert, AlertState
 from controlplane.alerting.delivery import DeliveryFailure
+from controlplane.alerting.delivery_workers import DeliveryWorkers, GroupName
 from controlplane.alerting.evaluation import Reached, ignore_point
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.alerting.silence_state import SilenceStates
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 MAX_SLEEP_SECONDS = 5.0
 #: Newest notifications held in memory by alert, and entries held while the store is unavailable.
 MAX_REMEMBERED = 5_000
-GroupName = tuple[str, str]
 Facts = Callable[[Alert], Mapping[str, str]]
 StoreEntry = Callable[[NotificationLogEntry, NotificationState | None], None]
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
@@ -70,12 +70,13 @@ class Notifier:
         self._states: dict[GroupName, NotificationState] = {}
         self._alerts: tuple[Alert, ...] = ()
         self._inhibitor = Inhibitor((), ())
-        self._busy: set[str] = set()
+        self._workers = DeliveryWorkers(
+            self._try, self._wake.set, lambda: not self._stopping.is_set() and may_send()
+        )
         self._unsaved: deque[tuple[NotificationLogEntry, NotificationState | None]] = deque(
             maxlen=MAX_REMEMBERED
         )
         self._saving, self._store_unavailable = threading.Lock(), False
-        self._workers: set[threading.Thread] = set()
         self._last_entries: dict[GroupName, str] = {}
         self._newest: OrderedDict[str, NotificationLogEntry] = OrderedDict()
         self._failures: dict[str, DeliveryFailure] = {}
@@ -141,8 +142,7 @@ class Notifier:
         until = time.monotonic() + timeout
         if thread is not None:
             thread.join(timeout)
-        for worker in self._workers:  # only now: the watching thread may just have started one
-            worker.join(max(0.0, until - time.monotonic()))
+        self._workers.join(until)  # only now: the watching thread may just have started one
         self._save()
 
     def problems(self) -> list[str]:
@@ -165,41 +165,22 @@ class Notifier:
 
     def _seconds_to_next(self) -> float:
         with self._lock:
-            free = {name: group for name, group in self._groups.items() if group.receiver not in self._busy}
+            busy = self._workers.busy
+            free = {name: group for name, group in self._groups.items() if name not in busy}
         due = grouping.next_due_at(free)
         return MAX_SLEEP_SECONDS if due is None else min(max(due - self._clock(), 0.0), MAX_SLEEP_SECONDS)
 
     def _round(self) -> None:
-        """Start a thread for each idle receiver with due groups; retry storing entries."""
-        due_by_receiver: dict[str, list[GroupName]] = {}
+        """Hand the groups that are due to the threads; retry storing entries."""
         with self._lock:
             now = self._clock()
             self._groups = {name: grouping.clamp_times(group, now) for name, group in self._groups.items()}
-            for group in grouping.due(self._groups, now):
-                if group.receiver not in self._busy:
-                    due_by_receiver.setdefault(group.receiver, []).append(group.name)
-            self._busy |= due_by_receiver.keys()
-        for receiver, names in due_by_receiver.items():
-            self._start_worker(self._run_receiver, receiver, names)
+            due = [group.name for group in grouping.due(self._groups, now)]
+        if self._stopping.is_set():
+            return
+        self._workers.add(due)
         if self._unsaved:
-            self._start_worker(self._save)
-
-    def _start_worker(self, work: Callable[..., None], *arguments: object) -> None:
-        """Run work in a daemon thread."""
-        if not self._stopping.is_set():
-            worker = threading.Thread(target=work, args=arguments, name="notify", daemon=True)
-            worker.start()
-            self._workers = {worker, *(known for known in self._workers if known.is_alive())}
-
-    def _run_receiver(self, receiver: str, names: Iterable[GroupName]) -> None:
-        try:
-            for name in names:
-                if not self._stopping.is_set() and self._may_send():
-                    self._try(name)
-        finally:
-            with self._lock:
-                self._busy.discard(receiver)
-            self._wake.set()
+            self._workers.start(self._save)
 
     def _try(self, name: GroupName) -> None:
         try:
@@ -214,10 +195,12 @@ class Notifier:
         """Flush one group now. Blocks while its receivers do."""
         now = self._clock()
         with self._lock:
-            seen, states, book = self._groups.get(name), dict(self._states), self._book
+            seen, book = self._groups.get(name), self._book
+            if seen is None:
+                return
             context = self._context()
-        if seen is None:
-            return
+            keys = [(seen.key, receiver.name) for receiver in book.receivers.get(seen.receiver, ())]
+            states = {key: self._states[key] for key in keys if key in self._states}
         self._reached("before the message")
         outcomes = flush_group(seen, states, book.receivers, context, now, self._record)
         with self._lock:

@@ -147,9 +147,9 @@ class AlertingService:
         return (*self.evaluation.alerts(), *self.received.alerts())
 
     def _push_to(self, book: Rulebook) -> None:
-        """Send alerts to the configured Alertmanagers; they stay valid for four of the longest intervals."""
-        interval = max((group.interval or book.interval for group in book.groups), default=book.interval)
-        self.pushes.replace(book.alertmanagers, book.config.external_labels, interval)
+        """Send alerts to the configured Alertmanagers; each stays valid for four intervals of its group."""
+        self._intervals = {group.key: group.interval or book.interval for group in book.groups}
+        self.pushes.replace(book.alertmanagers, book.config.external_labels, book.interval)
 
     def figures(self) -> dict[str, Any]:
         """Totals of evaluations and notifications, duration and delay of the last evaluation, as in `ServerMetrics`."""
@@ -189,9 +189,13 @@ class AlertingService:
 
     def _notify(self) -> None:
         with self._notifying:  # rules and posts come from two threads; the newest alerts must win
-            ruled = [item.alert for item in self.evaluation.alerts()]
+            items = self.evaluation.alerts()
+            ruled = [item.alert for item in items]
             self.notifier.take([*ruled, *(item.alert for item in self.received.alerts())])
-            self.pushes.take(ruled)  # a received alert would go round between two servers
+            intervals = {
+                i.alert.fingerprint: self._intervals[i.group] for i in items if i.group in self._intervals
+            }
+            self.pushes.take(ruled, intervals)  # a received alert would go round between two servers
 
     # -- the store -------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import email.utils
 import http.client
 import json
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -84,6 +85,7 @@ class HttpClient:
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         target = f"{parts.scheme}://{_host(parts)}{path}" if self._is_forwarded(parts) else path
+        late: threading.Event | None = None
         with contextlib.ExitStack() as stack:
             try:
                 connection, extra = open_connection(
@@ -92,16 +94,17 @@ class HttpClient:
                 stack.callback(connection.close)
                 connection.connect()
                 sock = connection.sock  # the connection gives it away with the response
-                stack.enter_context(cut_after(self.timeout, lambda: sock))
+                late = stack.enter_context(cut_after(self.timeout, lambda: sock))
                 sent = {"Host": _host(parts), **_basic_of(parts), **headers, **extra}
                 connection.request(method, target, body or None, sent)
                 answer = connection.getresponse()
                 known = {name.lower(): value for name, value in answer.getheaders()}
                 return HttpResponse(answer.status, known, _first_bytes(answer, self.max_response_bytes))
             except (OSError, http.client.HTTPException, UnicodeError) as error:
-                cause = str(error) or type(error).__name__
-                reason = f"{redacted_url(url)} could not be reached: {cause[:200]}"
-                raise ReceiverError(reason, retryable=True) from None
+                cause = f"could not be reached: {(str(error) or type(error).__name__)[:200]}"
+                if isinstance(error, TimeoutError) or (late is not None and late.is_set()):
+                    cause = f"did not answer within {self.timeout:g} s"
+                raise ReceiverError(f"{redacted_url(url)} {cause}", retryable=True) from None
             except ValueError:  # its text contains the value, which may be a secret
                 raise ReceiverError("invalid header or URL", retryable=False) from None
 

@@ -187,10 +187,15 @@ def _embedded(ip: _Address) -> Iterator[ipaddress.IPv4Address]:
 
 
 @contextlib.contextmanager
-def cut_after(seconds: float, current: Callable[[], socket.socket | None]) -> Iterator[None]:
-    """Shut the current socket down after `seconds`: a socket timeout alone restarts with every received byte."""
+def cut_after(seconds: float, current: Callable[[], socket.socket | None]) -> Iterator[threading.Event]:
+    """Shut the current socket down after `seconds`: a socket timeout alone restarts with every received byte.
+
+    The event is set when that happens.
+    """
+    late = threading.Event()
 
     def cut() -> None:
+        late.set()
         sock = current()
         with contextlib.suppress(OSError):
             if sock is not None:
@@ -200,6 +205,6 @@ def cut_after(seconds: float, current: Callable[[], socket.socket | None]) -> It
     watch.daemon = True
     watch.start()
     try:
-        yield
+        yield late
     finally:
         watch.cancel()

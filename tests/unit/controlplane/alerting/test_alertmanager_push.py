@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -163,3 +164,16 @@ def test_posted_alerts_are_not_passed_on(services: AlertingServices) -> None:
     services.service.post_alerts([PostedAlert({"alertname": "Posted"})], "prometheus")
     services.service.pushes._pushes[0].round()
     assert [[item["labels"]["alertname"] for item in batch] for batch in endpoint.batches] == [["Down"]]
+
+
+def test_an_alert_is_valid_for_four_intervals_of_its_group() -> None:
+    endpoint, slow, quick = FakeAlertmanager(), alert("Slow", NOW), alert("Quick", NOW)
+    pushed = AlertmanagerPush(endpoint, Clock(), lambda item: "", {}, 15.0)
+    pushed.take([slow, quick], {slow.fingerprint: 300.0})
+    pushed.round()
+    ends = {item["labels"]["alertname"]: item["endsAt"][11:19] for item in endpoint.batches[0]}
+    begin = datetime.fromtimestamp(NOW, UTC)
+    assert ends == {
+        "Slow": f"{begin + timedelta(minutes=20):%H:%M:%S}",
+        "Quick": f"{begin + timedelta(minutes=4):%H:%M:%S}",
+    }

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from alerts.matching.labels import Matcher
+from alerts.notify.message import Message
 from alerts.notify.reasons import NotificationState
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.recorder import Recorder
@@ -258,6 +259,27 @@ def test_a_dozen_receivers_that_hang_do_not_delay_one_that_takes(started: list[T
     assert eventually(lambda: quick.messages)
     for door in doors.values():
         door.opened.set()
+
+
+def test_a_group_whose_message_hangs_does_not_delay_the_other_groups_of_its_receiver(
+    started: list[Team],
+) -> None:
+    class Half(Door):
+        def send(self, message: Message) -> None:
+            if message.alerts[0].labels["app"] == "shop":
+                super().send(message)
+            else:
+                self.messages.append(message)
+
+    door = Half()
+    team = run(started, Team(door))
+    team.clock.now += WAIT
+    team.take(lag())
+    assert door.came.wait(10)
+    others = [lag(f"app {number}") for number in range(40)]
+    team.take(lag(), *others)
+    team.clock.now += WAIT
+    assert eventually(lambda: len(door.messages) == len(others))
 
 
 def test_stopping_does_not_wait_for_a_receiver_that_hangs(started: list[Team]) -> None:

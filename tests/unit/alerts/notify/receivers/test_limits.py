@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alerts.errors import ReceiverError
+from alerts.notify.message import Message
 from alerts.notify.receivers.limits import LimitedReceiver
 from alerts.notify.receivers.recorder import Recorder
 from tests.unit.alerts.notify.messages import message
@@ -49,6 +50,26 @@ def test_a_host_that_does_not_answer_is_tried_less_and_less_often() -> None:
         pauses.append(refused.retry_after)
         clock.now += refused.retry_after
     assert pauses == pytest.approx([2, 4, 8, 16, 32, 60, 60, 60])
+
+
+def test_messages_that_fail_together_are_one_failure() -> None:
+    clock = ManualClock()
+
+    class Away(Recorder):
+        """It fails; the first message finds that others, sent at the same time, have failed."""
+
+        def send(self, message: Message) -> None:
+            if len(depth) < 5:
+                depth.append(1)
+                attempt(limited)
+            clock.now += 0.01
+            raise ReceiverError("away", True)
+
+    depth: list[int] = []
+    limited = LimitedReceiver(Away(), clock)
+    assert attempt(limited) is not None
+    refused = attempt(limited)
+    assert refused is not None and refused.retry_after == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("error", [ReceiverError("bad", False, 400), ReceiverError("broken", True, 500)])
