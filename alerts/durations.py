@@ -25,7 +25,9 @@ def parse_duration(text: str) -> float:
     found = _DURATION.fullmatch(text)
     if not text or found is None:
         raise ValueError(f"{text[:40]!r} is not a valid duration; write for example 30s, 5m or 1h30m")
-    seconds = sum(int(number) * unit for number, unit in zip(found.groups(), _SECONDS, strict=True) if number)
+    seconds = sum(
+        float(number) * unit for number, unit in zip(found.groups(), _SECONDS, strict=True) if number
+    )
     if seconds > MAX_DURATION_SECONDS:
         raise ValueError(f"{text[:40]!r} exceeds the longest duration, 292 years")
     return seconds

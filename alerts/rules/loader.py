@@ -83,6 +83,8 @@ class _Loader(FieldReader):
         self._queries: list[Any] = []
         fields = self.mapping(node, "a rule", _RULE_FIELDS)
         if not fields:
+            if len(self.errors) == before:
+                self.add_error(node.mark, "one of record or alert must be set")
             return None
         kind, name = self._name(node, fields)
         expr = self.string(fields, "expr")

@@ -26,10 +26,13 @@ def number(token: PromqlToken) -> float:
     if token.kind is TokenKind.DURATION:
         return duration(token)
     text = token.text.replace("_", "")
-    if re.fullmatch(r"0[0-7]+", text):
-        return float(int(text, 8))
-    if text[:2] in ("0x", "0X"):
-        return float(int(text[2:] or "0", 16))
+    try:
+        if re.fullmatch(r"0[0-7]+", text):
+            return float(int(text, 8))
+        if text[:2] in ("0x", "0X"):
+            return float(int(text[2:] or "0", 16))
+    except OverflowError:
+        raise error(f"number out of range: {token}", token.place) from None
     return float(text)
 
 
@@ -41,7 +44,7 @@ def duration(token: PromqlToken) -> float:
     if found is None:
         raise error(f"not a valid duration: {token}; units descend and come once each", token.place)
     parts = zip(found.groups(), _UNITS.values(), strict=True)
-    seconds = sum(int(count) * unit for count, unit in parts if count is not None)
+    seconds = sum(float(count) * unit for count, unit in parts if count is not None)
     if seconds >= MAX_DURATION_SECONDS:
         raise error(f"duration out of range: {token}", token.place)
     return seconds

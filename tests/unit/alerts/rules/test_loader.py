@@ -101,3 +101,9 @@ def test_names_may_be_any_text_as_in_prometheus_3() -> None:
     groups, mistakes = load(text)
     assert mistakes == ()
     assert (groups[0].rules[0].name, groups[0].rules[0].labels) == ("a.b c", {"d-e": "f"})
+
+
+@pytest.mark.parametrize("rule", ["{}", "{record: b, expr: c}, {}"])
+def test_a_rule_without_any_field_is_a_mistake(rule: str) -> None:
+    _, mistakes = load(f"groups: [{{name: a, rules: [{rule}]}}]")
+    assert ["one of record or alert must be set" in m.message for m in mistakes] == [True]
