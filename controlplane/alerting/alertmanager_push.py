@@ -142,9 +142,9 @@ class AlertmanagerPush:
             self._sent |= dict.fromkeys((alert.fingerprint for alert in batch), now)
 
     def _post(self, batch: Sequence[Alert], now: float) -> None:
-        known, usual = self._intervals, self._interval
+        known, default = self._intervals, self._interval
         bodies = [
-            postable(a, self._external, self._link(a), known.get(a.fingerprint, usual), now) for a in batch
+            postable(a, self._external, self._link(a), known.get(a.fingerprint, default), now) for a in batch
         ]
         self.endpoint.post_alerts(bodies)
         self.sent += len(batch)

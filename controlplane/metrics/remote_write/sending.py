@@ -81,6 +81,17 @@ class RemoteWriteQueue:
         self._labels: dict[Key, bytes] = {}
         self._metadata_at = -math.inf
 
+    def take_over(self, former: RemoteWriteQueue) -> None:
+        """Go on where the queue of a former configuration ended: with its requests, and the series that it sent.
+
+        With other external labels those series are others, which end with the receiver's look-back.
+        """
+        with former._lock:
+            self._queue, self._bytes = former._queue.copy(), former._bytes
+        self.stats.pending = sum(queued.samples for queued in self._queue)
+        if former.target.external_labels == self.target.external_labels:
+            self._labels = former._labels
+
     # -- taking samples --------------------------------------------------------------------------------
 
     def sample(self, samples: Iterable[NamedSample], at: float) -> None:

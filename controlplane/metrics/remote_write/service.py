@@ -63,10 +63,14 @@ class RemoteWriteService:
         for running in self._running:
             running.stop()
         self._before = self.totals()
+        former = {running.queue.target.url: running.queue for running in self._running}
+        queues = [RemoteWriteQueue(target) for target in targets]
+        for queue in queues:
+            if (known := former.pop(queue.target.url, None)) is not None:
+                queue.take_over(known)
         self._current = targets
         self._running = tuple(
-            RemoteWriteThreads(RemoteWriteQueue(target), self._live, self._clock, self._may_send)
-            for target in targets
+            RemoteWriteThreads(queue, self._live, self._clock, self._may_send) for queue in queues
         )
 
     def totals(self) -> RemoteWriteStats:

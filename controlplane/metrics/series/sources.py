@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
 
 from alerts.matching.labels import Matcher, matches
 from alerts.promql.dense import DenseSeries, as_dense
+from alerts.promql.errors import OperationError
 from alerts.promql.evaluator import LOOKBACK_SECONDS
 from alerts.promql.label_sets import Groups, Integers, LabelColumn, LabelSets, has_name
 from alerts.promql.limits import paced
 from alerts.promql.series import METRIC_NAME, STALE, Floats, Series, SeriesSource, is_stale
 from controlplane.metrics.series.grid import Grid, NamedSample
+from listeners.protocol.catalogue import BY_NAME
 
 Wanted = frozenset[str] | None
+#: Metrics that one selector may read of the past.
+MAX_NAMES = 50
 
 
 class LiveSource:
@@ -91,8 +95,8 @@ def _until(held: Series, at: float, now: Series | None) -> Series:
 class GridWithHistory:
     """The grid, and stored history for times that it does not hold.
 
-    A selector without a metric name reads the grid for the recent past (one look-back); for older times it
-    goes to the stored history, which rejects it because it needs a name.
+    A selector without one metric name, as in `{__name__=~"app:.*"}`, reads the grid for the recent past (one
+    look-back), and for older times each metric that its matchers allow. OperationError if these are too many.
     """
 
     def __init__(self, grid: Grid, past: SeriesSource, now: float):
@@ -112,18 +116,36 @@ class GridWithHistory:
     def _reaches(self, oldest: float | None, start: float) -> bool:
         return oldest is not None and oldest <= start + self._grid.step
 
+    def _each_name(self, matchers: Sequence[Matcher]) -> Iterator[list[Matcher]]:
+        """The same matchers for each metric that they allow."""
+        names = _allowed_names(matchers, self._grid.names | BY_NAME.keys())
+        if len(names) > MAX_NAMES:
+            raise OperationError(
+                f"a query of the past must name the metric, as in NAME{{…}}; this selector allows {len(names)}, "
+                f"the limit is {MAX_NAMES}"
+            )
+        others = [matcher for matcher in matchers if matcher.name != METRIC_NAME]
+        return ([Matcher(METRIC_NAME, "=", name), *others] for name in names)
+
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         name = exact_name(matchers)
         held = self._grid.select(matchers, start, end)
         if name is None:
-            recent = start >= self._now - LOOKBACK_SECONDS - self._grid.step
-            return held if recent else self._past.select(matchers, start, end)
+            if start >= self._now - LOOKBACK_SECONDS - self._grid.step:
+                return held
+            return [found for named in self._each_name(matchers) for found in self.select(named, start, end)]
         oldest = self._grid.oldest(name)
         if self._reaches(oldest, start):
             return held
         if oldest is None or oldest > end:
             return self._past.select(matchers, start, end)
         return join_series(self._past.select(matchers, start, oldest - self._grid.step), held, oldest)
+
+
+def _allowed_names(matchers: Sequence[Matcher], known: Iterable[str]) -> list[str]:
+    """The known metrics that the matchers of the name allow."""
+    of_name = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
+    return sorted(name for name in known if all(matcher.matches({METRIC_NAME: name}) for matcher in of_name))
 
 
 def join_series(past: Iterable[Series], held: Iterable[Series], oldest: float) -> list[Series]:

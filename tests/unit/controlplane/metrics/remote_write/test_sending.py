@@ -91,6 +91,22 @@ def test_a_series_that_is_gone_ends_with_one_marker() -> None:
     assert ended == [(15_000, False), (30_000, True)]
 
 
+@pytest.mark.parametrize(("external", "ended"), [({}, 1), ({"region": "eu"}, 0)])
+def test_after_a_reload_nothing_is_lost_and_series_that_went_with_it_end(
+    external: dict[str, str], ended: int
+) -> None:
+    former = queue_to(receiver())
+    former.sample([UP, OTHER], 15.0)
+    target = receiver(external_labels=external)
+    queue = queue_to(target)
+    queue.take_over(former)
+    assert queue.stats.pending == 2
+    queue.sample([OTHER], 30.0)
+    drain(queue)
+    assert [at for _, _, at in sent(target)][:3] == [15_000, 15_000, 30_000]
+    assert sum(bool(is_stale(np.array([value]))[0]) for _, value, _ in sent(target)) == ended
+
+
 def test_a_receiver_that_is_away_gets_everything_later() -> None:
     target = receiver(ReceiverError("away", retryable=True), ReceiverError("429", True, 429, retry_after=7.0))
     queue = queue_to(target)

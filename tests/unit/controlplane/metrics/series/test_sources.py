@@ -142,6 +142,16 @@ def test_a_selector_without_a_name_finds_the_recent_past_and_is_refused_beyond()
         joined.select([Matcher("n", "=", "a")], NOW - 3600, NOW)
 
 
+def test_a_selector_of_few_metrics_finds_each_of_them_in_the_past() -> None:
+    joined = GridWithHistory(grid(), Past(), NOW)
+    alike = Matcher("__name__", "=~", "x|nothing")
+    found, same = (
+        [(s.labels, s.times.tolist()) for s in joined.select(asked, NOW - 3600, NOW)]
+        for asked in ([alike, Matcher("n", "=", "a")], named("x", n="a"))
+    )
+    assert found == same and found
+
+
 def test_a_search_through_all_live_values_ends_when_nobody_waits_for_it() -> None:
     begun = list[int]()
 
