@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 #: Groups that one receiver is sent at the same time. Groups beyond wait for one of them to end.
-MAX_AT_ONCE = 16
+MAX_AT_ONCE = 32
 #: Key and receiver of a group.
 GroupName = tuple[str, str]
 
