@@ -102,7 +102,7 @@ def _check_values(name: str, schema: Schema, settings: Settings) -> None:
         value = settings[key]
         if field.type is FieldType.MAPPING and value is not None:
             _check_values(f"{name}: {key}", field.fields or {}, value)
-        elif field.problem is not None and value and (problem := field.problem(value)):
+        elif field.problem is not None and value and (problem := field.problem(str(value))):
             raise ValueError(f"{name}: {key}: {problem}")
 
 

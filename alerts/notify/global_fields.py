@@ -14,13 +14,20 @@ from alerts.notify.configuration.schema import (
 )
 from alerts.notify.http.fields import HTTP_CONFIG, TLS_CONFIG, secret_url, url
 
+
+def smarthost_problem(value: str) -> str | None:
+    """Why a text does not name a mail server; None where it does."""
+    host, found, port = value.rpartition(":")
+    return None if found and host and port.isdigit() else "expected HOST:PORT"
+
+
 GLOBAL: Schema = {
     "resolve_timeout": duration(),
     "external_labels": pairs(),  # Prometheus': added to what is sent to other servers
     "http_config": mapping(HTTP_CONFIG),
     "smtp_from": template(),
     "smtp_hello": text("localhost"),
-    "smtp_smarthost": text(),
+    "smtp_smarthost": text(problem=smarthost_problem),
     "smtp_auth_username": text(),
     "smtp_auth_password": secret(),
     "smtp_auth_secret": secret(),

@@ -38,12 +38,13 @@ TEMPLATED = frozenset({
 })  # fmt: skip
 
 
+#: Why a text is invalid; None where it is valid.
+Problem = Callable[[str], str | None]
+
+
 @dataclass(frozen=True)
 class SettingField:
-    """A field. `inherits`: a field of `global`, except where the field `unless` is given.
-
-    `problem`: why a text is invalid; None where it is valid.
-    """
+    """A field. `inherits`: a field of `global`, except where the field `unless` is given."""
 
     type: FieldType
     default: Any = None
@@ -51,7 +52,7 @@ class SettingField:
     inherits: str = ""
     unless: str = ""
     fields: Schema | None = None
-    problem: Callable[[str], str | None] | None = None
+    problem: Problem | None = None
 
 
 Schema = Mapping[str, SettingField]

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from alerts.notify.configuration.schema import FieldType, FilePath, Schema, Secret, SettingField, Settings
+from alerts.notify.configuration.schema import (
+    FieldType,
+    FilePath,
+    Problem,
+    Schema,
+    Secret,
+    SettingField,
+    Settings,
+)
 from alerts.yaml.fields import FieldReader, Fields
 from alerts.yaml.tree import Node, YamlMapping, YamlScalar, YamlSequence
 
@@ -52,7 +61,7 @@ class SettingsReader(FieldReader):
             case FieldType.BOOLEAN:
                 return self.boolean(fields, name)
             case FieldType.INTEGER:
-                return self.converted(fields, name, _integer)
+                return self.converted(fields, name, partial(_integer, problem=field.problem))
             case FieldType.DURATION:
                 return self.seconds(fields, name)
             case FieldType.TEXT | FieldType.TEMPLATE:
@@ -107,9 +116,11 @@ def _names(schema: Schema) -> Iterator[str]:
             yield f"{name}_file"
 
 
-def _integer(text: str) -> int:
+def _integer(text: str, problem: Problem | None) -> int:
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is not an integer")
+    if problem is not None and (reason := problem(text)):
+        raise ValueError(reason)
     return int(text)
 
 

@@ -43,6 +43,15 @@ def header_problem(value: str) -> str | None:
     return None
 
 
+def _proxy_problem(url: str) -> str | None:
+    """As strict as Alertmanager: what is no proxy's URL, but a URL, fails when a message is sent."""
+    try:
+        _ = urlsplit(url).port
+    except ValueError as error:
+        return f"invalid URL ({error})"
+    return "missing scheme, as in http://proxy:3128" if url.startswith(":") else None
+
+
 def _tls_problem(version: str) -> str | None:
     return None if version in TLS_VERSIONS else f"unknown TLS version; known: {', '.join(TLS_VERSIONS[1:])}"
 
@@ -69,7 +78,7 @@ TLS_CONFIG: Schema = {
     "max_version": text(problem=_tls_problem),
 }
 _PROXY: Schema = {
-    "proxy_url": text(),
+    "proxy_url": text(problem=_proxy_problem),
     "no_proxy": text(),
     "proxy_from_environment": boolean(),
     "proxy_connect_header": anything(),

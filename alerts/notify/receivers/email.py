@@ -23,6 +23,7 @@ from alerts.notify.configuration.schema import (
     template_pairs,
     text,
 )
+from alerts.notify.global_fields import smarthost_problem
 from alerts.notify.http.connections import connect_checked, cut_after
 from alerts.notify.http.fields import TLS_CONFIG
 from alerts.notify.http.tls import tls_context
@@ -37,16 +38,11 @@ TEXT = '{{ template "email.default.text" . }}'
 SUBJECT = '{{ template "email.default.subject" . }}'
 
 
-def _smarthost_problem(value: str) -> str | None:
-    host, found, port = value.rpartition(":")
-    return None if found and host and port.isdigit() else "expected HOST:PORT"
-
-
 SCHEMA = {
     "send_resolved": boolean(False),
     "to": required(template()),
     "from": template(inherits="smtp_from", required=True),
-    "smarthost": text(inherits="smtp_smarthost", required=True, problem=_smarthost_problem),
+    "smarthost": text(inherits="smtp_smarthost", required=True, problem=smarthost_problem),
     "hello": text("localhost", inherits="smtp_hello"),
     "auth_username": text(inherits="smtp_auth_username"),
     "auth_password": secret(inherits="smtp_auth_password"),

@@ -12,6 +12,7 @@ from alerts.notify.configuration.schema import (
     duration,
     mapping,
     mappings,
+    required,
     secret,
     template,
     texts,
@@ -29,11 +30,11 @@ MAX_POSTED = 10_000
 RETRYABLE_ERRORS = frozenset(
     "ratelimited rate_limited fatal_error internal_error request_timeout service_unavailable".split()
 )
-_FIELD = {"title": template(), "value": template(), "short": boolean(None)}
+_FIELD = {"title": required(template()), "value": required(template()), "short": boolean(None)}
 _CONFIRM = {"text": template(), "title": template(), "ok_text": template(), "dismiss_text": template()}
 _ACTION = {
-    "type": template(),
-    "text": template(),
+    "type": required(template()),
+    "text": required(template()),
     "url": template(),
     "style": template(),
     "name": template(),

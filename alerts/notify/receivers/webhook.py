@@ -16,7 +16,7 @@ _UNSET = "0001-01-01T00:00:00Z"
 SCHEMA = {
     "send_resolved": boolean(True),
     "url": secret_url(required=True),
-    "max_alerts": integer(),
+    "max_alerts": integer(problem=lambda text: "must not be negative" if text.startswith("-") else None),
     "timeout": duration(),
     "http_config": http_config(),
 }

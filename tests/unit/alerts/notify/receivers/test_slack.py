@@ -112,3 +112,11 @@ def test_a_setting_of_its_own_replaces_the_other_way_of_global() -> None:
 def test_what_is_missing_is_named() -> None:
     assert "api_url is not set" in problems("slack", "{channel: a}")[0]
     assert "need app_token" in problems("slack", "{api_url: 'http://h.example/', update_message: true}")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("fields: [{title: a}]", "value is not set"), ("actions: [{type: button}]", "text is not set")],
+)
+def test_an_incomplete_field_or_action_is_refused(text: str, expected: str) -> None:
+    assert expected in problems("slack", f"{{api_url: 'http://a/', {text}}}")[0]

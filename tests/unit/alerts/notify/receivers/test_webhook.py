@@ -29,6 +29,7 @@ from alerts.state import Alert, AlertState
 from alerts.templates.library import library
 from tests.paths import DATA
 from tests.unit.alerts.examples import alert, resolved
+from tests.unit.alerts.notify.receivers.fakes import problems
 
 
 def webhook(url: str, timeout: float = 10.0, headers: dict[str, str] | None = None) -> Webhook:
@@ -321,3 +322,16 @@ def test_nor_to_such_an_address_of_the_newer_kind(address: str) -> None:
 def test_receivers_on_private_networks_are_allowed() -> None:
     allowed = ("10.0.0.1", "192.168.1.1", "127.0.0.1", "::1", "fd00::1", "8.8.8.8")
     assert not any(is_forbidden(ip) for ip in allowed)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{url: 'http://a/', max_alerts: -1}", "max_alerts: must not be negative"),
+        ("{url: 'http://a/', max_alerts: many}", "is not an integer"),
+        ("{url: 'http://a/', http_config: {proxy_url: ':bad'}}", "proxy_url: missing scheme"),
+        ("{url: 'http://a/', http_config: {proxy_url: 'http://p:x'}}", "proxy_url: invalid URL"),
+    ],
+)
+def test_what_alertmanager_refuses_is_refused(text: str, expected: str) -> None:
+    assert expected in problems("webhook", text)[0]
