@@ -30,6 +30,7 @@ from controlplane.api.history_bodies import (
 from controlplane.driver_model import HostLoad, Outage
 from controlplane.events.progress import items
 from controlplane.health import failures, judge, lag, terminal_status
+from controlplane.health.checkpoint_drivers import going_on
 from controlplane.health.context import QueryContext
 from controlplane.health.host import overload
 from controlplane.health.offset_units import lag_rows, row_sources
@@ -151,6 +152,7 @@ def _lag(context: QueryContext, status: QueryStatus) -> dict[str, Any]:
     if not progress or down or not context.batches:
         why = "the query does not run" if down else "this run has finished no batch yet"
         why = "Spark does not answer" if status is QueryStatus.UNREACHABLE else why
+        why = "another driver goes on with the query" if going_on(context.view, context.now) else why
         return {**dict.fromkeys(LAG_FIELDS), "lag_unknown": why if progress else None}
     figures = (
         lag_rows(progress[-1], counting),

@@ -26,6 +26,11 @@ def going_on(view: QueryView, now: float) -> list[CheckpointWriter]:
     return [rival for rival in living if rival.last_contact_at >= ended_at]
 
 
+def names_going_on(view: QueryView, now: float) -> str:
+    """The drivers of `going_on` as `app/agent, …`; empty without one."""
+    return ", ".join(f"{run.app}/{run.agent[:8]}" for run in going_on(view, now))
+
+
 def overlapping(view: QueryView) -> list[CheckpointWriter]:
     """Runs of other drivers that have written to the checkpoint at the same time as the newest, one for each driver."""
     run, agent = view.run, view.agent

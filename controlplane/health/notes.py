@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.health.checkpoint_drivers import going_on, overlapping
+from controlplane.health.checkpoint_drivers import names_going_on, overlapping
 from controlplane.health.context import QueryContext
 from controlplane.health.formatting import clock
 from controlplane.health.offset_units import reads_per_batch
@@ -19,9 +19,8 @@ def notes(context: QueryContext) -> list[str]:
 
 def _two_drivers(context: QueryContext) -> str | None:
     """Which other drivers write to the checkpoint."""
-    going, others = going_on(context.view, context.now), overlapping(context.view)
-    if going:
-        names = ", ".join(f"{run.app}/{run.agent[:8]}" for run in going)
+    others = overlapping(context.view)
+    if names := names_going_on(context.view, context.now):
         return f"Another driver goes on with this query: {names}. Do not start it here."
     if not others:
         return None

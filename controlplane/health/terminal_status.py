@@ -7,6 +7,7 @@ order.
 from __future__ import annotations
 
 from controlplane.health import polls
+from controlplane.health.checkpoint_drivers import names_going_on
 from controlplane.health.context import QueryContext
 from controlplane.health.failures import explain, headline
 from controlplane.health.formatting import clock, span
@@ -93,14 +94,20 @@ def ended(context: QueryContext) -> Verdict | None:
     if context.run is None or context.active:
         return None
     end = _end(context.run, context)
-    return Verdict(_STATUS[end], _end_reason(end, context.run, context) + _silence(context))
+    reason = _end_reason(end, context.run, context)
+    if names := names_going_on(context.view, context.now):
+        reason += f" Another driver goes on with the query: {names}."
+    return Verdict(_STATUS[end], reason + _silence(context))
 
 
 def _end_reason(end: RunEnd, run: Run, context: QueryContext) -> str:
     when = context.ago(_ended_at(context))
     after = "" if run.last_batch_id is None else f" after batch {run.last_batch_id}"
     if end is RunEnd.FAILED:
-        return f"Failed {when}{after}: {_cause(failure(context))}{checkpoint_note(context)}"
+        found = failure(context)
+        if names_going_on(context.view, context.now):  # the advice to stop a driver is not for that one
+            return f"Failed {when}{after}: {headline(found).rstrip('.')}."
+        return f"Failed {when}{after}: {_cause(found)}{checkpoint_note(context)}"
     if end is RunEnd.FINISHED:
         return f"Finished: processed all available data{_batches(run)}."
     if end is RunEnd.LOST:

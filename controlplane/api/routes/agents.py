@@ -59,7 +59,12 @@ RESULT = {
 def list_agents(plane: ControlPlaneDep) -> AgentsBody:
     window, now = plane.window, plane.clock()
     since = plane.listening.since(now)
-    queries = Counter(run.run.agent for _, run, _ in window.rows() if run and run.run.ended_at is None)
+    open_runs = {
+        run.run.run_id: run.run.agent for _, run, _ in window.rows() if run and run.run.ended_at is None
+    }
+    for view in window.views():  # the newest run is not the only one where two drivers write to a checkpoint
+        open_runs |= {writer.run_id: writer.agent for writer in (*view.writers, *view.beside)}
+    queries = Counter(open_runs.values())
     bodies = []
     for agent in window.agents():
         heartbeat = window.agent_info(agent.agent).get("heartbeat") or {}

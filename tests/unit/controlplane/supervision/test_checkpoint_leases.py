@@ -13,6 +13,7 @@ from controlplane.actions.transitions import NewAction
 from controlplane.apps.guard import start_refusal
 from controlplane.apps.model import DriverPhase, DriverStatus
 from controlplane.health.checkpoint_drivers import going_on, overlapping
+from controlplane.health.judge import judge
 from controlplane.model import QueryView
 from controlplane.store.supervision import checkpoint_leases as rows
 from controlplane.supervision.checkpoint_leases import CheckpointLeases, settle
@@ -133,6 +134,8 @@ def test_the_driver_that_goes_on_is_seen_after_the_newer_one_has_failed(harness:
         fleet.seen(first, second)
         view = fleet.view("q")
         assert [run.agent for run in going_on(view, harness.now)] == [first.agent]
+        reason = judge(view, harness.now).reason
+        assert f"Another driver goes on with the query: billing/{first.agent[:8]}." in reason
         action, _ = service.request(view, NewAction("start", "ada", "cli"))
         assert action.evidence["code"] == "two_drivers"
         assert [agent.agent for _, agent in fleet.leases.held_from("trial")] == [first.agent]
