@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
+log = logging.getLogger(__name__)
 #: Groups that one receiver is sent at the same time. Groups beyond wait for one of them to end.
 MAX_AT_ONCE = 32
 #: Key and receiver of a group.
@@ -20,7 +22,7 @@ class DeliveryWorkers:
     def __init__(
         self, deliver: Callable[[GroupName], None], idle: Callable[[], object], may_send: Callable[[], bool]
     ):
-        """`deliver` must not raise. `idle` is called when a thread has no more to do. `may_send`: else groups are dropped."""
+        """`idle` is called when a thread has no more to do. `may_send`: else groups are dropped."""
         self._deliver, self._idle, self._may_send = deliver, idle, may_send
         self._lock = threading.Lock()
         self._waiting: dict[str, deque[GroupName]] = {}
@@ -47,7 +49,11 @@ class DeliveryWorkers:
                     self._at_work[name[1]] = self._at_work.get(name[1], 0) + 1
                     missing.append(name[1])
         for receiver in missing:
-            self.start(partial(self._work, receiver))
+            try:
+                self.start(partial(self._work, receiver))
+            except RuntimeError:  # the system has no thread left; the groups are due again in the next round
+                log.exception("no thread for %s", receiver)
+                self._give_up(receiver)
 
     def start(self, work: Callable[[], object]) -> None:
         """Run work in a daemon thread: a receiver that hangs must not keep the process from ending."""
@@ -63,11 +69,22 @@ class DeliveryWorkers:
 
     def _work(self, receiver: str) -> None:
         while (name := self._next(receiver)) is not None:
-            if self._may_send():
-                self._deliver(name)
+            try:
+                if self._may_send():
+                    self._deliver(name)
+            except Exception:
+                log.exception("a delivery to %s ended with an error", receiver)
             with self._lock:
                 self._busy.discard(name)
         self._idle()
+
+    def _give_up(self, receiver: str) -> None:
+        """Undo the entry of a thread that did not start; without any other, nothing would deliver what waits."""
+        with self._lock:
+            self._at_work[receiver] -= 1
+            if not self._at_work[receiver]:
+                del self._at_work[receiver]
+                self._busy -= set(self._waiting.pop(receiver, ()))
 
     def _next(self, receiver: str) -> GroupName | None:
         with self._lock:

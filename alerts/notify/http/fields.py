@@ -47,8 +47,8 @@ def _proxy_problem(url: str) -> str | None:
     """As strict as Alertmanager: what is no proxy's URL, but a URL, fails when a message is sent."""
     try:
         _ = urlsplit(url).port
-    except ValueError as error:
-        return f"invalid URL ({error})"
+    except ValueError:  # its text may hold a part of the password
+        return "invalid URL"
     return "missing scheme, as in http://proxy:3128" if url.startswith(":") else None
 
 

@@ -126,13 +126,18 @@ class Email(IntegrationReceiver):
         is_implicit = port == IMPLICIT_TLS_PORT if implicit is None else implicit
         session = CheckedSmtp(context if is_implicit else None, name, fields["hello"])
         try:
-            with cut_after(DEADLINE_SECONDS, lambda: session.sock):
-                _expect(session.connect(host, int(port)), 220)
-                session.ehlo_or_helo_if_needed()
-                if not is_implicit:
-                    _start_tls(session, fields, context)
-                _login(session, fields)
-                yield session
+            with cut_after(DEADLINE_SECONDS, lambda: session.sock) as late:
+                try:
+                    _expect(session.connect(host, int(port)), 220)
+                    session.ehlo_or_helo_if_needed()
+                    if not is_implicit:
+                        _start_tls(session, fields, context)
+                    _login(session, fields)
+                    yield session
+                except (smtplib.SMTPException, OSError):
+                    if late.is_set():
+                        raise TimeoutError(f"no answer within {DEADLINE_SECONDS:g} s") from None
+                    raise
         finally:
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 session.quit()
