@@ -88,7 +88,7 @@ class StateLoader:
         chain = _Chain(changes, lambda number: f"{number}.{missing if number == version else change}")
         skipped: list[Fault] = []
         for place, base in enumerate([*bases, None]):
-            start = base.version if base else 0
+            start = _begin(base)
             if place and version - start > MAX_REPLAYED_FILES:
                 break
             fault = self.fault_of_snapshot(store, base) if base else None
@@ -134,7 +134,7 @@ class StateLoader:
                 return LoadResult()  # it was not collected
             lineage = {**dict(held.lineage), version: unique_id}
         bases = _bases(files, lineage)
-        first = bases[0].version if bases else 0
+        first = _begin(bases[0] if bases else None)
         skipped: list[Fault] = []
         base, fault = self._first_good(store, bases[:1] or [None], lineage, version, skipped)
         if fault is not None and self.target.skips_bad_snapshots:
@@ -142,10 +142,8 @@ class StateLoader:
             if longer == {}:
                 return LoadResult((), tuple(skipped))
             lineage = longer or lineage
-            older = [
-                file for file in [*_bases(files, lineage), None] if (file.version if file else 0) != first
-            ]
-            near = [file for file in older if version - (file.version if file else 0) <= MAX_REPLAYED_FILES]
+            older = [file for file in [*_bases(files, lineage), None] if _begin(file) != first]
+            near = [file for file in older if version - _begin(file) <= MAX_REPLAYED_FILES]
             base, last = self._first_good(store, near, lineage, version, skipped)
             fault = fault if last or not near else None
         if fault is not None:
@@ -168,7 +166,7 @@ class StateLoader:
             f"it is missing, and version {version} has no other snapshot to begin with",
         )
         for base in bases:
-            start = base.version if base else 0
+            start = _begin(base)
             if sum(start < number < version for number in lineage) < version - start - 1:
                 continue
             wrong = self.fault_of_snapshot(store, base) if base else None
@@ -293,6 +291,11 @@ class _Chain:
         held = {number: files.get((number, key, "changelog")) for number, key in lineage.items()}
         existing = {number: file for number, file in held.items() if file is not None}
         return cls(existing, lambda number: f"{number}_{lineage[number]}.changelog")
+
+
+def _begin(base: StateFile | None) -> int:
+    """The version that a snapshot holds; 0 for an empty store."""
+    return base.version if base else 0
 
 
 def _bases(files: _Files, lineage: Mapping[int, str]) -> list[StateFile]:

@@ -63,7 +63,7 @@ class SparkVersion:
 
     @property
     def validates_operators(self) -> bool:
-        """Whether it checks the operator metadata, and that state/ exists, before the first batch."""
+        """Whether it checks the operator metadata before the first batch."""
         return self.since(4, 0)
 
     @property
