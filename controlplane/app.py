@@ -26,6 +26,7 @@ from controlplane.alerting.service import AlertingService
 from controlplane.apps.drain import QueryDrain
 from controlplane.apps.rollback import VersionEvidence
 from controlplane.apps.service import AppService
+from controlplane.checkpoints.changes import ChangeService
 from controlplane.checkpoints.service import CheckpointService
 from controlplane.errors import NotFound, StoreUnavailable
 from controlplane.events.window import Window
@@ -204,9 +205,8 @@ class ControlPlane:
         """Why this server takes no events, without confidential details; empty when it is ready."""
         if self.election.role is not ServerRole.ACTIVE:
             return [str(not_active(self.election.active_address))]
-        now = int(self.clock())
         try:
-            self.writer.write(lambda conn: probe_write(conn, now), timeout=WRITE_PROBE_SECONDS)
+            self.writer.write(lambda conn: probe_write(conn, int(self.clock())), timeout=WRITE_PROBE_SECONDS)
         except StoreUnavailable as error:
             log.warning("not ready: %s", error)
             return [error.reason, *self._overdue_jobs()]
@@ -325,9 +325,9 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = ignor
         checkpoints.listeners.append(actions.on_checkpoint_checked)
         ingest.listeners += [actions.on_events, checkpoints.on_events]
         verdicts = VerdictLog(listening, window.view)
+        checkpoints.changes = ChangeService(actions, window, verdicts, checkpoints.request, settings, clock)
         history = HistoryService(settings, writer, reading, clock)
         baselines = BaselineStore()
-        samples = StoredSamples(writer, reading, settings.series_step)
         series = SeriesService(
             window,
             verdicts,
@@ -339,7 +339,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = ignor
             settings.max_series,
             history.series_source(window),
             baselines,
-            samples,
+            StoredSamples(writer, reading, settings.series_step),
         )
         facts = AlertFacts(window, verdicts, reading, clock)
         alerting = AlertingService(settings, series, writer, reading, clock, reached, facts, election.holds)

@@ -58,6 +58,7 @@ class Settings:
     max_agents_per_app: int = 500
     max_events_per_second_per_app: float = 2_000.0
     checkpoint_roots: tuple[str, ...] = ()  # the server itself may read checkpoints below these
+    checkpoint_changes: bool = False  # the server may rewind and repair checkpoints below the roots
     launchers: tuple[str, ...] = ()  # kinds of launchers that may start applications; none: all are off
     metrics_need_token: bool | None = None  # None: where the server listens beyond loopback
     max_body_bytes: int = 16 * MIB
@@ -343,6 +344,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(QUOTAS, _number(int)),
     "max_events_per_second_per_app": _number(float),
     "checkpoint_roots": _listed,
+    "checkpoint_changes": _flag,
     "launchers": _listed,
     "metrics_need_token": _flag,
     "max_body_bytes": _bytes,

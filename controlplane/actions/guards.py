@@ -53,6 +53,32 @@ def check(
     )
 
 
+def check_change(
+    view: QueryView,
+    open_action: Action | None,
+    others: Sequence[CheckpointWriter] = (),
+    active: bool = False,
+    lost: bool = False,
+) -> ActionRefusal | None:
+    """The first reason against a change of the checkpoint by the server. `active`: the newest run has no known end."""
+    return (
+        _retired(view)
+        or _other_action_open(open_action)
+        or (_two_drivers(view, others) if others else None)
+        or (_may_write(lost) if active else None)
+    )
+
+
+def _may_write(lost: bool) -> ActionRefusal:
+    if not lost:
+        return ActionRefusal("still_running", "the query is running; stop it first")
+    reason = (
+        "The driver sends no heartbeat and may still write to the checkpoint. Make sure that it has ended, then use "
+        "the command line."
+    )
+    return ActionRefusal("driver_lost", reason)
+
+
 def _retired(view: QueryView) -> ActionRefusal | None:
     if view.retired_at is None:
         return None

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlalchemy.engine import Connection
 
@@ -145,6 +145,21 @@ class ActionService:
 
         return _result(self._step(action_id, step))
 
+    def note(self, action_id: str, reason: str, evidence: Mapping[str, Any]) -> None:
+        """Store the present step of an action that the server carries out."""
+        _result(self._step(action_id, lambda current: transitions.note(current, reason, evidence)))
+
+    def finish(self, action_id: str, outcome: ActionOutcome) -> None:
+        """End an action that the server has carried out."""
+        now = self._clock()
+        _result(self._step(action_id, lambda current: transitions.finish(current, outcome, now)))
+
+    def open_changes(self) -> list[Action]:
+        """The open actions that the server carries out itself."""
+        return [
+            action for action in list(self._open.values()) if action.action in transitions.CHECKPOINT_ACTIONS
+        ]
+
     def on_events(self, events: Sequence[Event]) -> None:
         """Verify the actions that committed events may concern, without waiting for the store."""
         if not self._open:
@@ -262,7 +277,13 @@ def _insert(
     vanished = terminal_status.disappeared(context) is not None
     pending = rows.open_for_query(conn, view.query_id)
     lost = terminal_status.lost_contact(context) is not None
-    refusal = refusal or guards.check(view, wanted.action, pending, others, vanished, context.outage, lost)
+    if wanted.action in transitions.CHECKPOINT_ACTIONS:
+        active = context.active and not vanished
+        refusal = refusal or guards.check_change(view, pending, others, active, lost)
+    else:
+        refusal = refusal or guards.check(
+            view, wanted.action, pending, others, vanished, context.outage, lost
+        )
     if refusal is not None:
         action = transitions.refuse(action, refusal, now)
     elif doctor is not None and wanted.action in transitions.START_ACTIONS:

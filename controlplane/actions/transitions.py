@@ -25,6 +25,9 @@ MIN_STAGE_SECONDS = 120.0  # seconds
 MAX_STAGE_SECONDS = 3600.0  # the wire format's limit for a command's timeout
 ANSWER_GRACE_SECONDS = 30.0  # the agent's own timeout expires first, then its result is on the way
 START_ACTIONS = ("start", "restart")
+#: Actions on the checkpoint, which the server carries out itself, and how long one may take.
+CHECKPOINT_ACTIONS = ("rewind", "repair", "undo")
+CHANGE_SECONDS = 1800.0
 #: How long a start waits for an inventory of its checkpoint; the evidence of a waiting action holds the end.
 INVENTORY_WAIT_SECONDS = 12.0
 WAITING_UNTIL = "waiting_for_inventory_until"
@@ -34,7 +37,7 @@ _HEAD = re.compile(r"^(?:\w+\.)+[\w$]+: ")
 
 @dataclass(frozen=True)
 class NewAction:
-    """A requested action on a query. `via` is the token's name, `actor` the person."""
+    """A requested action on a query. `via` is the token's name, `actor` the person; `overrides` hold its parameters."""
 
     action: str
     actor: str
@@ -64,7 +67,8 @@ def stage_timeout(view: QueryView | None) -> float:
 
 
 def request(view: QueryView, wanted: NewAction, action_id: str, now: float) -> Action:
-    """A new action on this query, addressed to the agent that reported its newest run."""
+    """A new action on this query, addressed to the agent that reported its newest run, or carried out here."""
+    here = wanted.action in CHECKPOINT_ACTIONS
     last = view.progress[-1] if view.progress else None
     known = (last.batch_id if last else None, view.run.last_batch_id if view.run else None)
     return Action(
@@ -74,14 +78,14 @@ def request(view: QueryView, wanted: NewAction, action_id: str, now: float) -> A
         name=view.name,
         action=wanted.action,
         actor=wanted.actor,
-        state=ActionState.REQUESTED,
+        state=ActionState.RUNNING if here else ActionState.REQUESTED,
         requested_at=now,
-        deadline_at=now + stage_timeout(view),
+        deadline_at=now + (CHANGE_SECONDS if here else stage_timeout(view)),
         request_reason=wanted.reason,
-        reason=_silence(view, now),
+        reason="reading the checkpoint" if here else _silence(view, now),
         drain=wanted.drain,
         overrides=dict(wanted.overrides),
-        agent=view.agent.agent if view.agent else None,
+        agent=view.agent.agent if view.agent and not here else None,
         idempotency_key=wanted.idempotency_key,
         previous_run_id=view.run.run_id if view.run else None,
         previous_batch_id=max((b for b in known if b is not None), default=None),
@@ -207,6 +211,13 @@ def failure_sentence(failure: Failure) -> str:
     return f"{': '.join(part for part in parts if part).rstrip('.')}. {failure.advice}".strip()
 
 
+def note(action: Action, reason: str, evidence: Mapping[str, Any]) -> Action:
+    """State the present step of an action that the server carries out."""
+    if action.state.final:
+        return action
+    return replace(action, reason=reason, evidence={**action.evidence, **evidence})
+
+
 def finish(action: Action, outcome: ActionOutcome, now: float) -> Action:
     """End the action with the outcome of its verification."""
     if action.state.final:
@@ -223,6 +234,8 @@ def overdue_outcome(action: Action, now: float) -> ActionOutcome | None:
         return ActionOutcome(
             ActionState.EXPIRED, f"the agent did not fetch it within {waited:.0f} s; nothing was done"
         )
+    if action.action in CHECKPOINT_ACTIONS:
+        return unfinished_change(action)
     if is_started(action):
         reason = (
             "the new run started, but until the deadline it neither committed a batch nor reported that "
@@ -230,6 +243,18 @@ def overdue_outcome(action: Action, now: float) -> ActionOutcome | None:
         )
         return ActionOutcome(ActionState.UNVERIFIED, reason)
     return ActionOutcome(ActionState.UNVERIFIED, "the agent fetched the command and did not report a result")
+
+
+def unfinished_change(action: Action) -> ActionOutcome:
+    """The outcome of a change of a checkpoint whose server has stopped or does not come to an end."""
+    backup = action.evidence.get("backup") or action.evidence.get("restored_from")
+    if backup is None:
+        return ActionOutcome(ActionState.FAILED, "the server stopped before it was done; nothing was changed")
+    reason = (
+        "the server stopped before it was done. If files were changed, Spark refuses every start until the change "
+        "is undone"
+    )
+    return ActionOutcome(ActionState.UNVERIFIED, reason, {"code": "interrupted", "backup": backup})
 
 
 def _end(action: Action, outcome: ActionOutcome, now: float) -> Action:

@@ -59,12 +59,22 @@ def _by_batch(action: Action, view: QueryView, now: float) -> ActionOutcome | No
         # After a stop between commit and report, and with asynchronous progress tracking, Spark replays the last batch.
         evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
         return ActionOutcome(ActionState.SUCCEEDED, f"resumed (replayed batch {first})", evidence)
+    if first == _next_of_checkpoint(action):
+        evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
+        reason = f"resumed at batch {first}, to which its checkpoint was rewound from batch {before}"
+        return ActionOutcome(ActionState.SUCCEEDED, reason, evidence)
     reason = (
         f"rewound: the new run began at batch {first} although batch {before} was already committed; "
         "the checkpoint was replaced or truncated"
     )
     evidence = {"code": "rewound", "batch_id": first, "previous_batch_id": before}
     return ActionOutcome(ActionState.FAILED, reason, evidence)
+
+
+def _next_of_checkpoint(action: Action) -> int | None:
+    """The batch that was to run next by the inventory before the start."""
+    checked = action.evidence.get("checkpoint")
+    return checked.get("next_batch") if isinstance(checked, dict) else None
 
 
 def _by_epoch(action: Action, view: QueryView, now: float) -> ActionOutcome | None:

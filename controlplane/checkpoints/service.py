@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 
 from controlplane.actions.outbox import Outbox
 from controlplane.checkpoints import known_history
+from controlplane.checkpoints.changes import ChangeService
 from controlplane.checkpoints.coalescing_queue import CoalescingQueue
 from controlplane.checkpoints.inspections import Inspections
 from controlplane.checkpoints.inventory import roots
@@ -67,7 +68,7 @@ Reading = Callable[[], AbstractContextManager[Connection]]
 
 
 class CheckpointService:
-    """Use between `start` and `stop`. `listeners` are called with the query id when a request ends.
+    """Use between `start` and `stop`, with `changes` set. `listeners` are called with the query id when a request ends.
 
     allowed: the checkpoint roots below which the server may read checkpoints itself.
     """
@@ -88,6 +89,7 @@ class CheckpointService:
         self._collection_queue = CoalescingQueue("checkpoint-collector", MAX_COLLECTIONS, MAX_WEIGHT)
         self._requests = InventoryRequests(self._request_ended)
         self._inspections = Inspections()
+        self.changes: ChangeService
         self.listeners: list[Callable[[str], None]] = []
         #: Seconds that the last analysis took; None before the first.
         self.judge_seconds: float | None = None
@@ -105,9 +107,11 @@ class CheckpointService:
         """Start the worker threads."""
         for queue in (self._analysis_queue, self._shape_queue, self._collection_queue):
             queue.start()
+        self.changes.start()
 
     def stop(self) -> None:
         """Stop the worker threads; queued work is dropped."""
+        self.changes.stop()
         for queue in (self._collection_queue, self._shape_queue, self._analysis_queue):
             queue.stop()
 

@@ -74,6 +74,12 @@ roots_option = click.option(
     metavar="URL",
     help="Path or URL below which the server reads checkpoints itself if no agent can; may be repeated.",
 )
+changes_option = click.option(
+    "--checkpoint-changes",
+    is_flag=True,
+    default=None,
+    help="Let operators rewind and repair checkpoints below the checkpoint roots from the dashboard.",
+)
 launchers_option = click.option(
     "--launcher",
     "launchers",
@@ -123,6 +129,7 @@ def log_in_options(command: F) -> F:
 @database_option
 @advertise_option
 @roots_option
+@changes_option
 @launchers_option
 @alerting_options
 def serve(**options: Any) -> None:
@@ -139,6 +146,7 @@ def serve(**options: Any) -> None:
 @data_dir_option
 @database_option
 @roots_option
+@changes_option
 @launchers_option
 @ca_option
 @log_in_options
@@ -146,9 +154,11 @@ def serve(**options: Any) -> None:
 def up(**options: Any) -> None:
     """Run the server and the dashboard in one command. Ctrl-C ends both."""
     settings = settings_of(**_given(options))
-    own = settings.checkpoint_roots or (str(settings.data_dir.resolve()),)
+    if not settings.checkpoint_roots:  # what lies in its own data directory
+        own = (str(settings.data_dir.resolve()),)
+        settings = replace(settings, checkpoint_roots=own, checkpoint_changes=True)
     _log_in(settings)
-    _serve(replace(settings, checkpoint_roots=own), dashboard=True)
+    _serve(settings, dashboard=True)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

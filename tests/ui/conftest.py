@@ -118,9 +118,16 @@ class FakeClient(AlertingAnswers):
         self._or_error(None)
         return self.world.checkpoints.request_inventory(query_id, self.now)
 
-    def rewind(self, query_id: str, resume_at: int | None = None) -> dict[str, Any]:
+    def planned_change(self, query_id: str, kind: str, params: Any = None) -> dict[str, Any]:
         self._or_error(None)
-        return self.world.checkpoints.rewind(query_id, resume_at, self.now)
+        return self.world.checkpoints.planned_change(query_id, kind, params or [], self.now)
+
+    def change_checkpoint(
+        self, query_id: str, kind: str, body: dict[str, Any], idempotency_key: str
+    ) -> dict[str, Any]:
+        self.world.checkpoints.changes.append((kind, body))
+        asked = {"action": kind, "drain": False, "reason": body["reason"]}
+        return self._or_error({"action": self.world.ask(query_id, asked, idempotency_key, self.now)})
 
     def act(self, query_id: str, body: dict[str, Any], idempotency_key: str) -> dict[str, Any]:
         return self._or_error({"action": self.world.ask(query_id, body, idempotency_key, self.now)})

@@ -15,7 +15,8 @@ class FakeCheckpoints:
 
     `requests`: (query id, time) of each requested inventory. `results`: what an inventory finds, by query id;
     None: none ever arrives. `refusal`: why nobody can take one.
-    `rewinds`: (query id, batch to run next) of each requested preview of a rewind. `unsupported`: a server without checkpoints.
+    `rewinds`: (query id, batch to run next) of each requested preview of a rewind. `changes`: (kind, body) of each
+    requested change. `running`: the server refuses changes. `unsupported`: a server without checkpoints.
     """
 
     def __init__(self, queries: list[Json], now: float):
@@ -25,6 +26,8 @@ class FakeCheckpoints:
         self.results: dict[str, Json | None] = {}
         self.refusal = ""
         self.rewinds: list[tuple[str, int | None]] = []
+        self.changes: list[tuple[str, Json]] = []
+        self.running = False
         self.unsupported = False
 
     def list(self, now: float) -> Json:
@@ -45,6 +48,31 @@ class FakeCheckpoints:
             raise ServerRefused(self.refusal, "no_collector")
         self.requests.append((query_id, now))
         return {"requested": True, "by": "agent"}
+
+    def planned_change(self, query_id: str, kind: str, params: list[tuple[str, Any]], now: float) -> Json:
+        """A preview with the server's refusal, if it would refuse."""
+        refusal = {"code": "still_running", "reason": "the query is running; stop it first"}
+        found = (
+            self.repairs([value for _, value in params])
+            if kind == "repair"
+            else self.rewind(query_id, dict(params).get("resume_at"), now)
+        )
+        return {**found, "refusal": refusal if self.running else None}
+
+    def repairs(self, confirmed: list[str]) -> Json:
+        """R-OFF-1 needs a confirmation and is the plan then; R-META-1 is not possible."""
+        consequences = ["batch 6 may hold more input than before"]
+        title = "remove offsets/6: batch 6 was never committed and is planned again"
+        offer: Json = {"id": "R-OFF-1", "title": title, "possible": True, "needs_confirmation": True}
+        offer |= {"blocked": None, "consequences": consequences, "selected": "R-OFF-1" in confirmed}
+        blocked: Json = {"id": "R-META-1", "title": "write the query's id into metadata", "possible": False}
+        blocked |= {"needs_confirmation": False, "consequences": [], "selected": False}
+        blocked |= {"blocked": "the query id is not known"}
+        files = {"files_removed": 1, "files_written": 0}
+        plan = {"title": title, "consequences": consequences, **files} if offer["selected"] else None
+        command = "controlplane repair s3://lake/orders --confirm R-OFF-1"
+        found = {"verdict": "broken", "offers": [offer, blocked], "plan": plan, "command": command}
+        return {**found, "unresolved": ["a whole partition of the state is gone"], "rewind_to": 4}
 
     def rewind(self, query_id: str, resume_at: int | None, now: float) -> Json:
         """Batches 5 and 4 can run next, 3 cannot; a refusal is of the whole checkpoint."""
@@ -102,9 +130,10 @@ def respond(
                 return 200, fake.list(now)
             case "GET", ["checkpoints", query_id]:
                 return 200, fake.get(query_id, now)
-            case "GET", ["checkpoints", query_id, "rewind"]:
-                resume_at = (params or {}).get("resume_at")
-                return 200, fake.rewind(query_id, int(resume_at[0]) if resume_at else None, now)
+            case "GET", ["checkpoints", query_id, "rewind" | "repair" as kind]:
+                given = [(name, value) for name, values in (params or {}).items() for value in values]
+                numbers = [(name, int(value) if name == "resume_at" else value) for name, value in given]
+                return 200, fake.planned_change(query_id, kind, numbers, now)
             case "POST", ["checkpoints", query_id, "inventory"]:
                 return 202, fake.request_inventory(query_id, now)
     except ServerNotFound as error:

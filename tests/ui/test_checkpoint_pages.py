@@ -168,6 +168,52 @@ def test_a_rewind_that_cannot_be_previewed_shows_the_reason(app: AppTest, world:
     assert not app.exception
 
 
+def test_a_rewind_is_requested_once_it_is_confirmed(app: AppTest, world: World) -> None:
+    unfolded(app, FINE)
+    app.button(key="rewind_list").click().run()
+    app.selectbox(key="rewind_to").select(4).run()
+    app.button(key="rewind_do").click().run()
+    assert "copies every file that changes to a backup" in texts(app)
+    app.text_input(key="change_reason").input("bad records").run()
+    assert world.checkpoints.changes == []
+    app.button(key="change_yes").click().run()
+    assert world.checkpoints.changes == [("rewind", {"resume_at": 4, "reason": "bad records"})]
+    assert not app.exception
+
+
+def test_a_change_that_is_cancelled_is_not_requested(app: AppTest, world: World) -> None:
+    unfolded(app, FINE)
+    app.button(key="rewind_list").click().run()
+    app.selectbox(key="rewind_to").select(5).run()
+    app.button(key="rewind_do").click().run()
+    app.button(key="change_no").click().run()
+    assert world.checkpoints.changes == []
+    assert "change_yes" not in {button.key for button in app.button}
+
+
+def test_what_the_server_would_refuse_cannot_be_pressed(app: AppTest, world: World) -> None:
+    world.checkpoints.running = True
+    unfolded(app, FINE)
+    app.button(key="rewind_list").click().run()
+    app.selectbox(key="rewind_to").select(4).run()
+    button = app.button(key="rewind_do")
+    assert button.disabled
+    assert "The query is running" in button.help
+
+
+def test_a_repair_is_offered_confirmed_and_requested(app: AppTest, world: World) -> None:
+    unfolded(app, FINE)
+    app.button(key="repair_list").click().run()
+    for part in ("Not possible: the query id is not known", "a whole partition", "A rewind to batch 4"):
+        assert part in texts(app)
+    assert "repair_do" not in {button.key for button in app.button}
+    app.checkbox(key="repair_confirm_R-OFF-1").check().run()
+    app.button(key="repair_do").click().run()
+    app.button(key="change_yes").click().run()
+    assert world.checkpoints.changes == [("repair", {"confirm": ["R-OFF-1"], "reason": ""})]
+    assert not app.exception
+
+
 def test_a_viewer_cannot_list_rewinds(app: AppTest, world: World) -> None:
     world.role = "viewer"
     unfolded(app, FINE)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from controlplane.checkpoints.repair import writer_detection
 from tests.acceptance.live import LiveServer, live_server
 from tests.acceptance.simulated import SimulatedQuery
 from tests.acceptance.test_checkpoints_over_http import inventory, looks, write
@@ -19,10 +20,16 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, str]]:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+@pytest.fixture(scope="module")
+def running(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, str]]:
     browser.need_chromium()
+    data, roots = tmp_path_factory.mktemp("dashboard") / "data", (str(root),)
     with (
-        live_server(tmp_path_factory.mktemp("dashboard") / "data") as server,
+        live_server(data, checkpoint_roots=roots, checkpoint_changes=True) as server,
         browser.streamlit(server.url, server.admin_token) as address,
     ):
         yield server, address
@@ -77,3 +84,33 @@ def _overridden(screen: Screen) -> None:
     dialog.wait_for(state="detached")
     screen.page.get_by_text("Forced restart requested by").wait_for()
     screen.page.get_by_text("resumed at batch 2").first.wait_for()
+
+
+def test_a_stopped_query_is_rewound_and_the_rewind_undone(
+    screen: Screen, running: tuple[LiveServer, str], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_detection, "MIN_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(writer_detection, "MAX_PAUSE_SECONDS", 0.1)
+    query = SimulatedQuery("refunds")
+    write(root / "refunds", query.query_id, 3)
+    with closing(running[0].agent()) as agent:
+        agent.start(query)
+        agent.send(("status", agent.status(query, facts={"checkpoint": str(root / "refunds")})))
+        agent.send(*(agent.progress(query, stateOperators=[]) for _ in range(4)))
+        agent.terminated(query)
+        screen.go(f"/query?query_id={query.query_id}&checkpoint=true")
+        panel, dialog = screen.page.locator(".st-key-checkpoint_panel"), screen.page.get_by_role("dialog")
+        panel.get_by_role("button", name="List batches").click()
+        chosen = panel.get_by_role("combobox", name="Batch to run next")
+        chosen.click()
+        chosen.fill("2")
+        chosen.press("Enter")
+        panel.get_by_role("button", name="Rewind…").click()
+        dialog.get_by_label("Reason").fill("bad records")
+        dialog.get_by_role("button", name="Rewind", exact=True).click()
+        screen.page.get_by_text("Rewind requested by local admin: bad records").wait_for()
+        panel.get_by_role("button", name="Undo…").click()
+        assert not (root / "refunds/offsets/2").exists()
+        dialog.get_by_role("button", name="Undo", exact=True).click()
+        screen.page.get_by_text("files restored").first.wait_for()
+    assert (root / "refunds/offsets/3").exists()

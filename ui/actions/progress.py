@@ -25,7 +25,8 @@ def steps(action: Json) -> str:
     """Requested › Delivered › Running › Done in Markdown; the steps to come are gray."""
     state = str(action.get("state"))
     by_server = state == "refused" and not action.get("delivered_at")  # no driver has received it
-    path = ["requested"] if by_server else list(statuses.OPEN_STATES)
+    here = action.get("action") in frames.CHECKPOINT_CHANGES
+    path = ["requested"] if by_server else ["requested", "running"] if here else list(statuses.OPEN_STATES)
     reached = path.index(state) if state in path else len(path)
     labels = [statuses.action_state(name).label for name in path]
     end = "Done" if state in path else statuses.action_state(state).label
@@ -55,4 +56,6 @@ def _outcome(action: Json) -> str:
         "running": "The driver has carried out the command. Waiting for the first batch of the new run.",
     }
     state = str(action.get("state"))
+    if action.get("action") in frames.CHECKPOINT_CHANGES and statuses.is_open(state):
+        return f"{one_line(action.get('reason') or 'waiting for another change').capitalize()} …"
     return waiting.get(state) or frames.outcome(action) or statuses.action_state(state).label

@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from ui.actions import dialogs, tracking
+from ui.actions import change_dialog, dialogs, tracking
 from ui.alerting import firing_alerts, incident_panel
 from ui.kit import action_checks, cached_reads, frames, time_range, widgets
 from ui.kit.fleet_page import FleetPage
@@ -135,6 +135,8 @@ def page(identity: str) -> None:
     st.fragment(run_every=every)(live)(identity, slots, drawn, role, window, other)
     if request := dialogs.open_request(identity):
         dialogs.draw(query, request)
+    elif change := change_dialog.open_request(identity):
+        change_dialog.draw(change)
 
 
 chosen = st.query_params.get("query_id")

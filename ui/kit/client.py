@@ -276,10 +276,16 @@ class ServerClient:
         """Request an inventory: `{"requested", "by"}`. Raises `ServerRefused` if nobody can take one."""
         return self._send("POST", _path("checkpoints", query_id) + "/inventory", json={})
 
-    def rewind(self, query_id: str, resume_at: int | None = None) -> dict[str, Any]:
-        """The batches that can run next, or the plan of a rewind to one. Raises `ServerRefused` with the reason."""
-        params = None if resume_at is None else {"resume_at": str(resume_at)}
-        return self._get(_path("checkpoints", query_id) + "/rewind", params)
+    def planned_change(self, query_id: str, kind: str, params: Params | None = None) -> dict[str, Any]:
+        """What a rewind or repair of the checkpoint would do now. Raises `ServerRefused` with the reason."""
+        return self._send("GET", f"{_path('checkpoints', query_id)}/{kind}", params=params)
+
+    def change_checkpoint(
+        self, query_id: str, kind: str, body: Mapping[str, Any], idempotency_key: str
+    ) -> dict[str, Any]:
+        """Request a rewind, repair or undo: `{"action"}`."""
+        path, headers = f"{_path('checkpoints', query_id)}/{kind}", {"Idempotency-Key": idempotency_key}
+        return self._send("POST", path, json=dict(body), headers=headers)
 
     def _tagged(self, path: str, params: Params) -> dict[str, Any]:
         """An answer with an ETag; the server's 304 stands for the last one, as of now."""

@@ -235,6 +235,10 @@ def _decision_outcome(item: Json) -> str:
     return f"{outcome}{worth}: {one_line(item.get('outcome_why') or '')}" if worth else outcome
 
 
+#: Actions on the checkpoint, which the server carries out itself.
+CHECKPOINT_CHANGES = ("rewind", "repair", "undo")
+
+
 def action_label(action: Json) -> str:
     """`restart`, `restart with drain`, `forced restart with drain`."""
     forced, drain = "forced " if _forced(action) else "", " with drain" if action.get("drain") else ""

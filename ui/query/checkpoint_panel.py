@@ -12,12 +12,12 @@ from typing import Any
 
 import streamlit as st
 
-from ui.actions import dialogs
+from ui.actions import change_dialog, dialogs
 from ui.checkpoints import assessment, columns, findings, frames, inventory_request
 from ui.kit import cached_reads, statuses, units, widgets
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, plain, visible
-from ui.query import rewind_panel
+from ui.query import repair_panel, rewind_panel
 
 POLL_SECONDS = 1.0  # while a new inventory is expected
 
@@ -45,9 +45,8 @@ def _read(identity: str) -> tuple[cached_reads.CachedRead, bool]:
 
 def _panel(identity: str, role: str | None, drawn: bool) -> None:
     (reading, awaited), now = _read(identity), time.time()
-    if awaited != drawn and not dialogs.open_request(
-        identity
-    ):  # an open dialog would lose what is being typed
+    in_dialog = dialogs.open_request(identity) or change_dialog.open_request(identity)
+    if awaited != drawn and not in_dialog:  # it would lose what is being typed
         st.rerun()  # with another refresh interval
     if reading.body is None:
         st.caption(f":material/flag: Checkpoint: {plain(_nothing(reading))}")
@@ -65,6 +64,8 @@ def _panel(identity: str, role: str | None, drawn: bool) -> None:
             with folded:
                 _details(reading.body, now)
                 rewind_panel.draw(identity, role)
+                repair_panel.draw(identity, role)
+                repair_panel.draw_undo(cached_reads.query(identity).body or {}, role)
 
 
 def _nothing(reading: cached_reads.CachedRead) -> str:

@@ -1,7 +1,7 @@
-"""What a rewind of the checkpoint would do: its batches, which of them can run next, and the plan for one.
+"""Rewinds of the checkpoint: its batches, which of them can run next, the plan for one, and the button that does it.
 
 Part of the checkpoint panel. The server reads the checkpoint when a viewer asks, so the answer is kept until then, not
-refreshed. Nothing is changed from here: the command under the plan does it, and prints how to undo it.
+refreshed. The command under the plan does the same where the server may not change the checkpoint.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from ui.actions import change_dialog
 from ui.checkpoints import assessment
 from ui.kit import action_checks, cached_reads, cells, units, widgets
 from ui.kit.client import ClientError
 from ui.kit.frames import Json
-from ui.kit.markup import one_line, plain, visible
+from ui.kit.markup import one_line, plain
+from ui.query import repair_panel
 
-KEY = "rewind_preview"
 INTRODUCTION = (
-    "Make a stopped query run an earlier batch next. The server reads the checkpoint and shows what a rewind would do; "
-    "nothing is changed here."
+    "Make a stopped query run an earlier batch next. The server reads the checkpoint and shows what a rewind would do "
+    "before anything is changed."
 )
 
 
@@ -48,7 +49,7 @@ def draw(identity: str, role: str | None) -> None:
 
 
 def _kept(identity: str) -> dict[str, Any]:
-    kept = st.session_state.get(KEY)
+    kept = st.session_state.get(change_dialog.REWINDS)
     return kept if kept and kept["query_id"] == identity else {}
 
 
@@ -56,10 +57,10 @@ def _read(identity: str) -> None:
     """Read the checkpoint (the button's callback)."""
     kept: dict[str, Any] = {"query_id": identity, "at": time.time(), "plans": {}}
     try:
-        kept["body"] = cached_reads.connection().rewind(identity)
+        kept["body"] = cached_reads.connection().planned_change(identity, "rewind")
     except ClientError as error:
         kept["error"] = str(error)
-    st.session_state[KEY] = kept
+    st.session_state[change_dialog.REWINDS] = kept
 
 
 def _batches(identity: str, body: Json, at: float) -> None:
@@ -111,7 +112,9 @@ def _plan(identity: str, resume_at: int) -> None:
     plans: dict[int, Mapping[str, Any]] = _kept(identity)["plans"]
     if resume_at not in plans:
         try:
-            plans[resume_at] = cached_reads.connection().rewind(identity, resume_at)
+            plans[resume_at] = cached_reads.connection().planned_change(
+                identity, "rewind", [("resume_at", resume_at)]
+            )
         except ClientError as error:
             plans[resume_at] = {"error": str(error)}
     found = plans[resume_at]
@@ -119,7 +122,10 @@ def _plan(identity: str, resume_at: int) -> None:
     if not plan:
         st.caption(f":orange[:material/warning:] {plain(found.get('error') or 'no plan')}")
         return
-    widgets.definition_list(facts(plan))
+    found_facts = facts(plan)
+    widgets.definition_list(found_facts)
+    body = {"resume_at": resume_at}
+    change_dialog.button("rewind", "rewind_do", repair_panel.refusal(found), identity, body, found_facts)
     command = str(found.get("command") or "")
     for line in assessment.safe_commands([f"{command} --dry-run", command]):
         st.code(line, language="bash", wrap_lines=True)
@@ -133,14 +139,6 @@ def facts(plan: Json) -> list[tuple[str, str]]:
         if again is None
         else units.count(again, "rows")
     )
-    files = f"{plan.get('files_removed')} removed, {plan.get('files_written')} written, after a backup"
-    return [
-        ("Rewind", visible(str(plan.get("title") or ""))),
-        ("Read again", rows),
-        ("Files", files),
-        (
-            "Not checked",
-            "Whether the input of those batches still exists. The command checks the input files.",
-        ),
-        *(("Consequence", visible(str(text))) for text in plan.get("consequences") or []),
-    ]
+    title, *rest = repair_panel.change_facts("Rewind", plan)
+    unchecked = "Whether the input of those batches still exists. The command checks the input files."
+    return [title, ("Read again", rows), ("Not checked", unchecked), *rest]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from controlplane.api.bodies import FailureBody, QueryDetailBody
-from controlplane.api.checkpoints import CheckpointDetailBody
+from controlplane.api.checkpoints.bodies import CheckpointDetailBody
 from controlplane.api.fleet.cache import FleetCache
 from controlplane.api.incidents.bodies import IncidentBody, IncidentDetailBody, IncidentMemberBody
 from controlplane.api.routes.changes import WhatChangedBody, get_what_changed

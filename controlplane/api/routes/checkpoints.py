@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 
-from controlplane.api import checkpoints as bodies
+from controlplane.actions.transitions import CHECKPOINT_ACTIONS, NewAction
 from controlplane.api import intake
-from controlplane.api.checkpoints import (
+from controlplane.api.bodies import OneActionBody
+from controlplane.api.checkpoints import bodies, change_bodies
+from controlplane.api.checkpoints.bodies import (
     CheckpointBody,
     CheckpointDetailBody,
     CheckpointsBody,
@@ -23,11 +25,19 @@ from controlplane.api.checkpoints import (
     PreflightBody,
     PreflightRequest,
     RequestedBody,
-    RewindBody,
     RunShapeBody,
 )
+from controlplane.api.checkpoints.change_bodies import (
+    ChangeRequest,
+    RepairBody,
+    RepairRequest,
+    RewindBody,
+    RewindRequest,
+    UndoRequest,
+)
 from controlplane.api.deps import CallerDep, ControlPlaneDep, QueryIdDep, body_of, body_schema
-from controlplane.api.render import stamp
+from controlplane.api.render import action_body, stamp
+from controlplane.api.routes.actions import Key
 from controlplane.api.routes.queries import view_of
 from controlplane.app import ControlPlane
 from controlplane.checkpoints.analyzer import analyze
@@ -37,12 +47,15 @@ from controlplane.checkpoints.inventory_events import bounded_inventory
 from controlplane.checkpoints.known_history import MAX_REPORTS, input_rows
 from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
 from controlplane.checkpoints.repair import preview
-from controlplane.checkpoints.repair.errors import Impossible
+from controlplane.checkpoints.repair.change import WantedChange
+from controlplane.checkpoints.repair.errors import RepairError
 from controlplane.checkpoints.survey import SURVEY, Survey
 from controlplane.errors import BadRequest, Conflict, Forbidden, NotFound, StoreUnavailable
 from controlplane.health.checkpoint_verdict import report_now
 from controlplane.ingest.lines import deeper_than
-from controlplane.model import QueryView
+from controlplane.model import ActionState, QueryView
+from controlplane.runtime.tokens import Token
+from controlplane.store import actions as action_rows
 from controlplane.store import checkpoints as rows
 from controlplane.store import shapes as shape_rows
 from controlplane.store.shapes import ShapeOwner
@@ -56,6 +69,16 @@ ANALYZE_WAIT_SECONDS = 20.0
 _ANALYZING = threading.Lock()
 LookRequestDep = Annotated[InventoryRequestBody, Depends(body_of(InventoryRequestBody))]
 PreflightDep = Annotated[PreflightRequest, Depends(body_of(PreflightRequest))]
+RewindRequestDep = Annotated[RewindRequest, Depends(body_of(RewindRequest))]
+RepairRequestDep = Annotated[RepairRequest, Depends(body_of(RepairRequest))]
+UndoRequestDep = Annotated[UndoRequest, Depends(body_of(UndoRequest))]
+NOT_POSSIBLE: dict[int | str, dict[str, Any]] = {
+    409: {"description": "not possible, or this server cannot read it; the message gives the reason"}
+}
+CHANGED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "this Idempotency-Key was used before"},
+    409: {"description": "refused: the query may run, or this server changes no checkpoints"},
+}
 
 
 def _body(plane: ControlPlane, view: QueryView) -> CheckpointBody:
@@ -106,32 +129,140 @@ def post_inventory(plane: ControlPlaneDep, query_id: QueryIdDep, body: LookReque
 @router.get(
     "/checkpoints/{query_id}/rewind",
     summary="The batches that can run next, or the plan of a rewind to one",
-    responses={
-        409: {"description": "not possible, or this server cannot read it; the message gives the reason"}
-    },
+    responses=NOT_POSSIBLE,
 )
 def get_rewind(
     plane: ControlPlaneDep,
     query_id: QueryIdDep,
     resume_at: Annotated[int | None, Query(ge=0, le=2**53, description="the batch to run next")] = None,
 ) -> RewindBody:
-    """As `controlplane rewind --list` and `--dry-run` find them now, below this server's checkpoint roots only.
-
-    Nothing is changed; the `command` in the answer does it.
-    """
+    """As `controlplane rewind --list` and `--dry-run` find them now, below this server's checkpoint roots only."""
     view = view_of(plane, query_id)
-    place = view.facts.checkpoint or (view.checkpoint.checkpoint if view.checkpoint else None)
-    if not place:
-        raise Conflict("the place of its checkpoint is not known", code="cannot_look")
-    sink = view.progress[-1].sink if view.progress else ""
+    places = plane.checkpoints.changes.places(view)
     with plane.reading() as conn:
         reports = rows.progress_before(conn, query_id, plane.clock(), MAX_REPORTS)
+    with _previewing("cannot_rewind"):
+        found = preview.preview_rewind(places, plane.clock(), resume_at)
+    return change_bodies.rewind_body(
+        found, resume_at, input_rows(reports), plane.checkpoints.changes.refusal(view)
+    )
+
+
+@router.get(
+    "/checkpoints/{query_id}/repair",
+    summary="The repairs of a checkpoint, and the plan of those that are selected",
+    responses=NOT_POSSIBLE,
+)
+def get_repair(
+    plane: ControlPlaneDep,
+    query_id: QueryIdDep,
+    confirm: Annotated[list[str], Query(max_length=10, description="repairs that need a confirmation")] = [],  # noqa: B006
+) -> RepairBody:
+    """As `controlplane repair --dry-run` finds them now, below this server's checkpoint roots only."""
+    view = view_of(plane, query_id)
+    with _previewing("cannot_repair"):
+        found = preview.preview_repair(
+            plane.checkpoints.changes.places(view), plane.clock(), query_id, confirm
+        )
+    return change_bodies.repair_body(found, plane.checkpoints.changes.refusal(view))
+
+
+@dataclass(frozen=True)
+class Changer:
+    """Requests changes of one query's checkpoint for a caller."""
+
+    plane: ControlPlane
+    query_id: str
+    caller: Token
+    response: Response
+    key: str | None
+
+    def request(self, change: WantedChange, body: ChangeRequest, parameters: dict[str, Any]) -> OneActionBody:
+        """The stored action; Conflict where it is refused."""
+        actor = self.caller.actor(body.actor)
+        wanted = NewAction(
+            change.kind,
+            actor,
+            self.caller.name,
+            overrides=parameters,
+            reason=body.reason,
+            idempotency_key=self.key,
+        )
+        view = view_of(self.plane, self.query_id)
+        action, fresh = self.plane.checkpoints.changes.request(view, wanted, change)
+        if action.state is ActionState.REFUSED:
+            raise Conflict(action.reason, code=str(action.evidence.get("code") or "refused"))
+        self.response.status_code = 202 if fresh else 200
+        return OneActionBody(action=action_body(action))
+
+
+def _changer(
+    plane: ControlPlaneDep,
+    caller: CallerDep,
+    query_id: QueryIdDep,
+    response: Response,
+    idempotency_key: Key = None,
+) -> Changer:
+    return Changer(plane, query_id, caller, response, idempotency_key)
+
+
+ChangerDep = Annotated[Changer, Depends(_changer)]
+
+
+@router.post(
+    "/checkpoints/{query_id}/rewind",
+    status_code=202,
+    summary="Rewind a checkpoint",
+    openapi_extra=body_schema(RewindRequest),
+    responses=CHANGED,
+)
+def post_rewind(changer: ChangerDep, body: RewindRequestDep) -> OneActionBody:
+    """An action that this server carries out: it makes `resume_at` the next batch, after a backup."""
+    wanted = WantedChange("rewind", changer.query_id, resume_at=body.resume_at)
+    return changer.request(wanted, body, {"resume_at": body.resume_at})
+
+
+@router.post(
+    "/checkpoints/{query_id}/repair",
+    status_code=202,
+    summary="Repair a checkpoint",
+    openapi_extra=body_schema(RepairRequest),
+    responses=CHANGED,
+)
+def post_repair(changer: ChangerDep, body: RepairRequestDep) -> OneActionBody:
+    """An action that this server carries out: the plan of `GET …/repair` as it then is, after a backup."""
+    wanted = WantedChange("repair", changer.query_id, confirmed=tuple(body.confirm))
+    return changer.request(wanted, body, {"confirm": list(body.confirm)})
+
+
+@router.post(
+    "/checkpoints/{query_id}/undo",
+    status_code=202,
+    summary="Undo a rewind or repair of this server",
+    openapi_extra=body_schema(UndoRequest),
+    responses=CHANGED,
+)
+def post_undo(changer: ChangerDep, body: UndoRequestDep) -> OneActionBody:
+    """An action that this server carries out: every byte as it was, where the query has not run since."""
+    with changer.plane.reading() as conn:
+        undone = action_rows.get(conn, body.action_id)
+    if undone is None or undone.query_id != changer.query_id:
+        raise NotFound(f"there is no action {body.action_id} on this query")
+    backup = undone.evidence.get("backup")
+    if not isinstance(backup, str) or undone.action not in CHECKPOINT_ACTIONS:
+        raise Conflict("this action has no backup to restore", code="nothing_to_undo")
+    wanted = WantedChange("undo", changer.query_id, backup=backup)
+    return changer.request(wanted, body, {"action_id": undone.id})
+
+
+@contextmanager
+def _previewing(code: str) -> Iterator[None]:
+    """One preview at a time; Conflict with the reason where it is not possible."""
     with _analyzing():
         try:
-            found = preview.preview(place, sink, plane.settings.checkpoint_roots, plane.clock(), resume_at)
-        except (Impossible, CannotOpen, OSError) as error:
-            raise Conflict(str(error), code="cannot_rewind") from None
-    return bodies.rewind_body(found, resume_at, input_rows(reports))
+            yield
+        except (RepairError, CannotOpen, OSError) as error:
+            raise Conflict(str(error), code=code) from None
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from controlplane.checkpoints.inventory.relocation import plain_path
 from controlplane.checkpoints.lock import METADATA
 from controlplane.checkpoints.repair import writer_detection
 from controlplane.checkpoints.repair.errors import InUse
-from controlplane.checkpoints.repair.preview import file_sink_folder
+from controlplane.checkpoints.repair.rooted_survey import file_sink_folder
 from controlplane.cli.options import settings_of
 from controlplane.console.client import ApiClient, click_error
 from controlplane.console.errors import CallFailed, RequestRefused

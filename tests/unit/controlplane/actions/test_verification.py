@@ -70,6 +70,14 @@ def test_what_a_third_run_reported_since_does_not_make_the_new_one_s_batch_old()
     assert state_of(seen) == (ActionState.SUCCEEDED, "resumed at batch 8")
 
 
+def test_the_batch_to_which_the_checkpoint_was_rewound_before_the_start_is_a_success() -> None:
+    action = replace(started(), evidence={**started().evidence, "checkpoint": {"next_batch": 3}})
+    outcome = verify(action, after(progress=(*BEFORE, sample(3, "new"))), NOW)
+    assert outcome is not None
+    assert outcome.state is ActionState.SUCCEEDED
+    assert outcome.reason == "resumed at batch 3, to which its checkpoint was rewound from batch 7"
+
+
 @pytest.mark.parametrize("batch", [0, 6])
 def test_an_old_batch_id_is_a_rewind(batch: int) -> None:
     outcome = verify(started(), after(progress=(*BEFORE, sample(batch, "new"))), NOW)

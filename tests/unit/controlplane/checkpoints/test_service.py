@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 
 from controlplane.actions.outbox import Outbox
+from controlplane.actions.service import ActionService
 from controlplane.checkpoints import service as module
+from controlplane.checkpoints.changes import ChangeService
 from controlplane.checkpoints.inventory import roots
 from controlplane.checkpoints.service import CheckpointService
+from controlplane.health.verdicts import VerdictLog
 from controlplane.model import CheckpointLogs, CheckpointSummary, QueryView
+from controlplane.settings import Settings
 from controlplane.store import checkpoints
 from controlplane.store import shapes as stored_shapes
 from listeners.protocol.wire import CommandResult
@@ -41,9 +45,14 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def service(harness: StoreHarness, lake: Path) -> Iterator[CheckpointService]:
-    made = CheckpointService(
-        harness.writer, harness.window, Outbox(), harness.engine.connect, lambda: harness.now, (str(lake),)
-    )
+    outbox, window = Outbox(), harness.window
+
+    def clock() -> float:
+        return harness.now
+
+    made = CheckpointService(harness.writer, window, outbox, harness.engine.connect, clock, (str(lake),))
+    actions = ActionService(harness.writer, window, outbox, clock, made)
+    made.changes = ChangeService(actions, window, VerdictLog(), made.request, Settings(), clock)
     harness.ingest.listeners.append(made.on_events)
     made.start()
     yield made

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controlplane.api.bodies import Body, Number, Stamp, Whole
 from controlplane.api.render import stamp
-from controlplane.checkpoints.repair.preview import RewindPreview
 from controlplane.health.checkpoint_verdict import OK_AT_CHECK, OUTDATED, current, is_stale
 from controlplane.model import QueryView
 
@@ -99,37 +98,6 @@ class CheckpointDetailBody(Body):
     stores: list[StoreBody]
     growth: list[GrowthBody]
     shape: ShapeBody | None
-
-
-class RewindTargetBody(Body):
-    """A batch that might run next. `reason`: why it cannot. `input_rows`: that it read, where its report is known."""
-
-    batch: int
-    committed_at: Stamp
-    input_rows: Whole
-    possible: bool
-    reason: str | None
-
-
-class RewindPlanBody(Body):
-    """What a rewind does. `rows_again`: input rows of the batches that run again, where all their reports are known."""
-
-    resume_at: int
-    title: str
-    consequences: list[str]
-    files_removed: int
-    files_written: int
-    rows_again: Whole
-
-
-class RewindBody(Body):
-    """The rewinds of a checkpoint, or the plan of one. `command`: executes it where the checkpoint can be reached."""
-
-    next_batch: Whole
-    batches: list[RewindTargetBody]
-    plan: RewindPlanBody | None
-    output: str | None
-    command: str
 
 
 class RequestedBody(Body):
@@ -225,35 +193,6 @@ def _why_unknown(view: QueryView) -> str:
     if view.run is None:
         return "the query has never run"
     return "no inventory has arrived yet"
-
-
-def rewind_body(found: RewindPreview, resume_at: int | None, rows: Mapping[int, int]) -> RewindBody:
-    """The answer of `GET …/rewind`. `rows`: input rows by batch, of the batches whose reports are known."""
-    batches = [
-        RewindTargetBody(
-            batch=each.batch,
-            committed_at=stamp(found.committed_at.get(each.batch)),
-            input_rows=rows.get(each.batch),
-            possible=each.reason is None,
-            reason=each.reason,
-        )
-        for each in found.targets
-    ]
-    plan = None
-    if found.plan is not None and resume_at is not None:
-        again = range(resume_at, found.next_batch or 0)
-        removed, written = found.changes
-        plan = RewindPlanBody(
-            resume_at=resume_at,
-            title=found.plan.title,
-            consequences=list(found.plan.consequences),
-            files_removed=removed,
-            files_written=written,
-            rows_again=sum(rows[b] for b in again) if all(b in rows for b in again) else None,
-        )
-    return RewindBody(
-        next_batch=found.next_batch, batches=batches, plan=plan, output=found.output, command=found.command
-    )
 
 
 def worst_first(bodies: Sequence[CheckpointBody]) -> list[CheckpointBody]:

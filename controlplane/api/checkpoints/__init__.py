@@ -1,0 +1,1 @@
+"""Bodies of checkpoints and of their changes, and their rendering. Called by `controlplane.api.routes`."""
