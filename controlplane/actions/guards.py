@@ -47,7 +47,7 @@ def check(
         _retired(view)
         or _other_action_open(open_action)
         or no_driver(view, outage)
-        or _two_drivers(view, others)
+        or two_drivers(view, others)
         or _forbidden(view.agent, action)
         or _wrong_state(view, action, vanished, lost)
     )
@@ -64,7 +64,7 @@ def check_change(
     return (
         _retired(view)
         or _other_action_open(open_action)
-        or (_two_drivers(view, others) if others else None)
+        or (two_drivers(view, others) if others else None)
         or (_may_write(lost) if active else None)
     )
 
@@ -141,8 +141,8 @@ def living_rivals(view: QueryView, now: float) -> list[CheckpointWriter]:
     return rivals + going_on(view, now)
 
 
-def _two_drivers(view: QueryView, others: Sequence[CheckpointWriter]) -> ActionRefusal | None:
-    """A copied checkpoint keeps the query id, so the id alone does not identify the driver to send the command to."""
+def two_drivers(view: QueryView, others: Sequence[CheckpointWriter]) -> ActionRefusal | None:
+    """Refuses while further drivers live: the id alone does not name the one to command, as a copied checkpoint keeps it."""
     agent, lease = view.agent, view.supervised.lease
     other = next(iter(others), None)
     if agent is None or (other is None and agent.app == view.app):

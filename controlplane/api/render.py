@@ -87,6 +87,14 @@ def action_body(action: Action) -> ActionBody:
     )
 
 
+def _no_driver(context: QueryContext) -> str | None:
+    """Why no action can be sent to the driver; None if one can."""
+    view = context.view
+    refusal = guards.no_driver(view, context.outage)
+    refusal = refusal or guards.two_drivers(view, guards.living_rivals(view, context.now))
+    return refusal.reason if refusal else None
+
+
 def failure_body(
     text: str | None, error_class: str | None = None, overload: str | None = None
 ) -> FailureBody | None:
@@ -125,7 +133,7 @@ def query_fields(context: QueryContext, verdict: Verdict, since: float, starts: 
         "alert_severity": None,
         "firing": [],
         "vanished": terminal_status.disappeared(context) is not None,
-        "no_driver": refusal.reason if (refusal := guards.no_driver(view, context.outage)) else None,
+        "no_driver": _no_driver(context),
         "agent": agent.agent if agent else None,
         "spark_version": agent.spark_version if agent else None,
         "ui_url": agent.ui_url if agent else None,

@@ -279,3 +279,25 @@ def test_a_retired_query_leaves_the_fleet_and_comes_back_when_it_runs_again(
     query.run_id = str(uuid.uuid4())
     agent.start(query)
     assert query.query_id in [q["query_id"] for q in operator.get("/api/v1/queries").json()["queries"]]
+
+
+def test_a_query_that_another_driver_goes_on_with_takes_no_commands(
+    server: LiveServer, agent: SimulatedAgent, operator: httpx.Client
+) -> None:
+    query = SimulatedQuery(f"q-{uuid.uuid4().hex[:6]}")
+    agent.start(query)
+    agent.send(agent.progress(query))
+    second, newer = server.agent(), SimulatedQuery(query.name, query_id=query.query_id)
+    second.begin()
+    second.start(newer)
+    second.terminated(newer, "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] two at once")
+    agent.send(agent.progress(query))
+    second.close()
+
+    def shown() -> Json:
+        return dict(operator.get(f"/api/v1/queries/{query.query_id}").json())
+
+    seen = eventually(lambda: shown() if "goes on" in shown()["reason"] else None)
+    assert "Two drivers report this query" in seen["no_driver"]
+    assert seen["failure"]["advice"].startswith("Another driver goes on with the query: ")
+    assert ask(operator, query, "start").json()["error"]["code"] == "two_drivers"

@@ -265,7 +265,7 @@ def test_a_server_changes_nothing_unless_it_may(root: Path, tmp_path: Path) -> N
             assert post(viewer, query, "rewind", resume_at=2).status_code == 403
 
 
-def test_a_server_that_stops_makes_no_change_and_says_so_after_its_next_start(
+def test_a_server_that_stops_makes_no_change_and_ends_the_action_after_its_next_start(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(change, "_pause_seconds", lambda found: 60.0)

@@ -37,6 +37,7 @@ from controlplane.api.history_bodies import BatchBody, TimelineBody
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
 from controlplane.events.progress import items, number, whole
+from controlplane.health.checkpoint_drivers import names_going_on
 from controlplane.health.context import context_at
 from controlplane.health.driver_status import START_APPLICATION
 from controlplane.health.host import overload_near
@@ -152,7 +153,7 @@ def get_query(plane: ControlPlaneDep, cache: FleetCacheDep, query_id: QueryIdDep
         facts=FactsBody(**asdict(view.facts)),
         notes=notes(context_at(view, plane.clock(), DEFAULTS)),
         agent_info=render.agent_body(view.agent, view.host) if view.agent else None,
-        failure=_failure(view),
+        failure=_failure(view, plane.clock()),
         latest_progress=progress,
         superseded_by=plane.window.superseded(query_id),
     )
@@ -199,14 +200,22 @@ def _history(conn: Connection, query_id: str) -> dict[str, Any]:
     }
 
 
-def _failure(view: QueryView) -> FailureBody | None:
-    """The failure of the newest run, or of a later start; of a driver's failure the advice is the driver's."""
+def _failure(view: QueryView, now: float) -> FailureBody | None:
+    """The failure of the newest run, or of a later start; of a driver's failure the advice is the driver's.
+
+    Where another driver goes on with the query the advice names it: to look for it and stop it would be wrong.
+    """
     run = view.run
     if view.start_failed_at is not None and (run is None or view.start_failed_at >= run.started_at):
         overload = overload_near(view.overload, view.start_failed_at)
         return render.failure_body(view.start_failure, overload=overload)
     failure = render.run_failure_body(run, view.change, view.overload) if run else None
-    if failure is None or view.ended_by != "app_ended":
+    if failure is None:
+        return None
+    if names := names_going_on(view, now):
+        advice = f"Another driver goes on with the query: {names}. Do not start it here while that one runs."
+        return failure.model_copy(update={"retry": "never", "advice": advice})
+    if view.ended_by != "app_ended":
         return failure
     return failure.model_copy(update={"retry": "never", "advice": START_APPLICATION})
 
