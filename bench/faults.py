@@ -1,8 +1,9 @@
 """What is lost or doubled when server, drivers, disk, database, clock and network fail while events arrive.
 
-It needs root: it runs in namespaces of its own (mounts and network). Drivers send without a pause, and send again what was
-not acknowledged; each round has one fault, whose duration is random. In the end each event that was acknowledged must be
-stored once. Meanwhile endpoints are read: each answer must come within 5 s, and an error must state its reason.
+It needs root, unshare and iptables: it runs in namespaces of its own (mounts and network). Drivers send without a pause,
+and send again what was not acknowledged; each round has one fault, whose duration is random. In the end each event that
+was acknowledged must be stored once. Meanwhile endpoints are read: each answer must come within 5 s, and an error must
+state its reason.
 
     python bench/faults.py [--fault KIND …] [--rounds N] [--quick]
 """
@@ -15,6 +16,7 @@ import json
 import os
 import platform
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -290,6 +292,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="one round each")
     chosen = parser.parse_args()
+    needed = ["unshare", "ip", *(["iptables"] if "network_cut" in chosen.fault else [])]
+    if missing := [program for program in needed if shutil.which(program) is None]:
+        raise SystemExit(f"faults: install {', '.join(missing)}, or leave out what needs them with --fault")
     if os.environ.get("CONTROLPLANE_FAULTS") != "1":
         again = ["unshare", "--mount", "--net", sys.executable, *sys.argv]
         raise SystemExit(subprocess.call(again, env=os.environ | {"CONTROLPLANE_FAULTS": "1"}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -209,8 +210,18 @@ def _serve(settings: Settings, dashboard: bool = False) -> None:
         sys.stdout.flush()
         tune_interpreter()
         server.run(sockets=[listener])
-    if plane.election.lost:
-        raise SystemExit(LEASE_LOST_EXIT)
+    _leave(LEASE_LOST_EXIT if plane.election.lost else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process, all of whose work is done.
+
+    To free the objects of thousands of queries one by one takes Python seconds, which a platform may not grant.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _check_free(host: str, port: int) -> None:
