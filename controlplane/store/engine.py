@@ -65,7 +65,8 @@ def open_engine(url: str, name: str = "controlplane", connections: int = 16) -> 
     Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     # isolation_level None: sqlite3 begins no transaction by itself, `_begin` does.
     arguments = {"timeout": BUSY_SECONDS, "isolation_level": None, "check_same_thread": False}
-    engine = _make(parsed, pool_size=16, max_overflow=32, connect_args=arguments)
+    # The newest connection first: each keeps a cache of pages, which is worth nothing once another one has written.
+    engine = _make(parsed, pool_size=16, max_overflow=32, pool_use_lifo=True, connect_args=arguments)
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine
@@ -123,7 +124,7 @@ def _configure(connection: sqlite3.Connection, _record: Any) -> None:
         f"wal_autocheckpoint={WAL_PAGES}",
         "foreign_keys=ON",
         "temp_store=MEMORY",
-        "cache_size=-16000",
+        "cache_size=-8000",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
