@@ -76,7 +76,8 @@ def controlplane(*arguments: str) -> list[str]:
 def server(options: Options, environ: Mapping[str, str]) -> processes.Child:
     address = ("--host", HOST, "--port", str(options.port))
     place = str(options.data_dir)
-    command = controlplane("serve", *address, "--data-dir", place, "--checkpoint-root", place)
+    checkpoints = ("--checkpoint-root", place, "--checkpoint-changes")
+    command = controlplane("serve", *address, "--data-dir", place, *checkpoints)
     webhook = {"CONTROLPLANE_WEBHOOK": options.webhook} if options.webhook else {}
     return processes.start("server", command, {**environ, **RULES, **webhook}, options.logs / "server.log")
 
