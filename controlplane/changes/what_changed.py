@@ -67,12 +67,14 @@ def trouble_began(changes: Iterable[Mapping[str, Any]]) -> float | None:
     return began
 
 
-def changes_before(began: float, runs: Sequence[StartedRun], actions: Sequence[Action]) -> list[QueryChange]:
-    """What starts changed before the trouble that `began` then, the last first. `runs`: any order."""
+def changes_before(
+    began: float, runs: Sequence[StartedRun], actions: Sequence[Action], searched: float = SEARCH_SECONDS
+) -> list[QueryChange]:
+    """What starts changed in the `searched` seconds before the trouble `began`, the last first. `runs`: any order."""
     ordered = sorted(runs, key=lambda each: each.run.started_at)
     found: list[QueryChange] = []
     for before, started in pairwise([None, *ordered]):
-        if started is not None and 0 <= began + AFTER_SECONDS - started.run.started_at <= SEARCH_SECONDS:
+        if started is not None and 0 <= began + AFTER_SECONDS - started.run.started_at <= searched:
             found += _of_start(before, started, actions)
     return sorted(found, key=lambda change: -change.at)
 

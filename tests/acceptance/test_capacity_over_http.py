@@ -139,3 +139,9 @@ def test_what_changed_before_the_trouble_is_listed(server: LiveServer, admin: ht
     assert "Label version was 1.4 and is 1.5." in found
     assert "A new driver ran it" in found
     assert admin.get(path, params={"before": "2020-01-01T00:00:00Z"}).json()["changes"] == []
+    later = {"before": stamp(time.time() + 7 * 3600)}
+    assert admin.get(path, params=later).json()["changes"] == []
+    day = admin.get(path, params={**later, "searched_seconds": "86400"}).json()
+    assert day["searched_seconds"] == 86_400
+    assert "Label version was 1.4 and is 1.5." in [change["sentence"] for change in day["changes"]]
+    assert admin.get(path, params={"searched_seconds": "nan"}).status_code == 422

@@ -52,7 +52,7 @@ class FakeClient(AlertingAnswers):
         source = {"startOffset": offsets, "endOffset": ends, "latestOffset": ends}
         return self._or_error({"report": {"batchId": batch_id, "sources": [source]}})
 
-    def about_query(self, query_id: str, part: str, before: str = "") -> dict[str, Any]:
+    def about_query(self, query_id: str, part: str, *params: tuple[str, str]) -> dict[str, Any]:
         return self._or_error(self.world.about_query[part])
 
     def past(self, query_id: str, start: float, end: float) -> dict[str, Any]:

@@ -146,9 +146,9 @@ def capacity(query_id: str) -> CachedRead:
     return _read_long("about_query", query_id, "capacity")
 
 
-def what_changed(query_id: str, before: str) -> CachedRead:
-    """What changed before a query's trouble began, or (not "") before that time."""
-    return _read_long("about_query", query_id, "what-changed", before)
+def what_changed(query_id: str, **params: str) -> CachedRead:
+    """What changed before a query's trouble began, or `before` a time, in the `searched_seconds`."""
+    return _read_long("about_query", query_id, "what-changed", *params.items())
 
 
 def past_events(query_id: str, seconds: float, until: float | None = None) -> CachedRead:

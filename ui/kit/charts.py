@@ -8,6 +8,8 @@ a unit.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -37,6 +39,11 @@ PHASE_LABELS = {
     "commitOffsets": "write the commit log",
     "other": "other",
 }
+#: Pixels around the plot. They are fixed, so that a time has the same place in each chart of a column.
+Margins = dict[str, int]
+MARGINS: Margins = {"top": 34, "right": 16, "bottom": 24, "left": 58}
+#: With an axis on both sides.
+STATE_MARGINS: Margins = {**MARGINS, "right": 58}
 #: Batches shorter than this share of the trigger interval set the axis; the trigger line is then above it.
 MIN_TRIGGER_SHARE = 0.2
 
@@ -52,7 +59,16 @@ RATE_SERIES = {
 }
 
 
-def rates(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
+@dataclass(frozen=True)
+class ChartMark:
+    """A vertical line at a time (Unix seconds) at which something happened to the query."""
+
+    at: float
+    color: str
+    dashes: str = "dashed"
+
+
+def rates(frame: pd.DataFrame, window: tuple[float, float], marks: Sequence[ChartMark]) -> Option:
     """Rows per second: arrival rate (if the source reports a latest offset), input rate, processing rate."""
     names = [name for name in RATE_SERIES if frame[name].notna().any()]
     divisor, unit = _scale(frame, names, "rows")
@@ -62,20 +78,20 @@ def rates(frame: pd.DataFrame, window: tuple[float, float], starts: list[float])
     option["yAxis"].pop("minInterval", None)  # three rows an hour are a rate too
     # The processing rate excludes waiting time and dwarfs the other two: hidden until selected.
     option["legend"]["selected"] = {RATE_SERIES["processing"][0]: False}
-    return _marked(option, starts)
+    return _marked(option, marks)
 
 
-def backlog(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
+def backlog(frame: pd.DataFrame, window: tuple[float, float], marks: Sequence[ChartMark]) -> Option:
     """Rows between the sources' latest offsets and the rows read."""
     divisor, unit = _scale(frame, ["lag_rows"], "rows")
     option = _option(_scaled(frame, {"backlog": "lag_rows"}, divisor), window, unit)
     option["yAxis"]["name"] = "rows"
     option["series"] = [_line("backlog", AMBER, f"{unit} rows", area=True)]
-    return _marked(option, starts)
+    return _marked(option, marks)
 
 
 def durations(
-    frame: pd.DataFrame, window: tuple[float, float], starts: list[float], trigger: float | None
+    frame: pd.DataFrame, window: tuple[float, float], marks: Sequence[ChartMark], trigger: float | None
 ) -> Option:
     """Batch duration stacked by phase, with the trigger interval as a line."""
     names = [name for name in (*PHASES, "other") if frame[name].fillna(0).gt(0).any()]
@@ -88,10 +104,10 @@ def durations(
         option["series"][0]["markLine"] = _trigger_line(trigger, divisor)
         if show_trigger:
             option["yAxis"] |= _axis_to(max(largest, trigger) / divisor)
-    return _marked(option, starts)
+    return _marked(option, marks)
 
 
-def state(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
+def state(frame: pd.DataFrame, window: tuple[float, float], marks: Sequence[ChartMark]) -> Option:
     """Rows in the state (left axis) and their memory (right axis)."""
     divisor, unit = _scale(frame, ["state_rows"], "rows")
     bytes_divisor, bytes_unit = _scale(frame, ["state_bytes"], "bytes")
@@ -101,14 +117,15 @@ def state(frame: pd.DataFrame, window: tuple[float, float], starts: list[float])
     option["yAxis"]["name"] = "rows"
     right = {**_value_axis(bytes_unit), "name": "memory", "position": "right", "splitLine": {"show": False}}
     option["yAxis"] = [option["yAxis"], right]
+    option["grid"] = plot(STATE_MARGINS)
     option["series"] = [
         _line("rows", VIOLET, f"{unit} rows", area=True),
         {**_line("memory", GREEN, bytes_unit), "yAxisIndex": 1},
     ]
-    return _marked(option, starts)
+    return _marked(option, marks)
 
 
-def ranges(frame: pd.DataFrame, window: tuple[float, float], starts: list[float], kind: str) -> Option:
+def ranges(frame: pd.DataFrame, window: tuple[float, float], marks: Sequence[ChartMark], kind: str) -> Option:
     """The lines of a range query's answer (`series_queries.table`); `kind` as in `units.axis`."""
     names = [str(name) for name in frame.columns if name != "time"]
     divisor, unit = _scale(frame, names, kind)
@@ -121,7 +138,7 @@ def ranges(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]
         for place, name in enumerate(names)
     ]
     option["legend"]["show"] = len(names) > 1
-    return _marked(option, starts)
+    return _marked(option, marks)
 
 
 def has_single_points(values: pd.Series) -> bool:
@@ -151,7 +168,7 @@ def _option(table: pd.DataFrame, window: tuple[float, float], unit: str) -> Opti
     return {
         "animation": False,  # a chart that moves every five seconds cannot be read
         "dataset": {"source": table},
-        "grid": {"left": 8, "right": 14, "top": 34, "bottom": 4, "containLabel": True},
+        "grid": plot(MARGINS),
         "legend": {
             "type": "scroll",
             "top": 0,
@@ -164,6 +181,11 @@ def _option(table: pd.DataFrame, window: tuple[float, float], unit: str) -> Opti
         "xAxis": {"type": "time", "min": int(start * 1000), "max": int(end * 1000)},
         "yAxis": _value_axis(unit),
     }
+
+
+def plot(margins: Margins) -> dict[str, Any]:
+    """A chart's grid with exactly these margins, whatever its labels."""
+    return {**margins, "containLabel": False, "outerBoundsMode": "none"}
 
 
 def _value_axis(unit: str) -> dict[str, Any]:
@@ -208,11 +230,15 @@ def _axis_to(largest: float) -> dict[str, float]:
     return {"max": 5 * 2.5 * power, "interval": 2.5 * power}
 
 
-def _marked(option: Option, starts: list[float]) -> Option:
-    """A dotted line at each start of a new run."""
-    if starts and option["series"]:
+def _marked(option: Option, marks: Sequence[ChartMark]) -> Option:
+    """With a vertical line at each mark."""
+    if marks and option["series"]:
         first = option["series"][0]
         line = first.setdefault("markLine", {"silent": True, "symbol": "none", "data": []})
-        style = {"lineStyle": {"type": "dotted", "width": 1, "color": "#8b93a1"}, "label": {"show": False}}
-        line["data"] = [*line["data"], *({"xAxis": int(at * 1000), **style} for at in starts)]
+        line["data"] = [*line["data"], *map(_mark_line, marks)]
     return option
+
+
+def _mark_line(mark: ChartMark) -> dict[str, Any]:
+    style = {"type": mark.dashes, "width": 1, "color": mark.color}
+    return {"xAxis": int(mark.at * 1000), "lineStyle": style, "label": {"show": False}}

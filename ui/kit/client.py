@@ -96,9 +96,9 @@ class ServerClient:
         """The report of one batch as Spark wrote it: `{"report"}`."""
         return self._get(f"{_path('queries', query_id)}/runs/{quote(run_id, safe='')}/batches/{batch_id}")
 
-    def about_query(self, query_id: str, part: str, before: str = "") -> dict[str, Any]:
-        """A part of what is known of a query: `capacity`, `what-changed` (`before` a time)."""
-        return self._get(f"{_path('queries', query_id)}/{part}", {"before": before} if before else None)
+    def about_query(self, query_id: str, part: str, *params: tuple[str, str]) -> dict[str, Any]:
+        """A part of what is known of a query: `capacity`, `what-changed` (`before`, `searched_seconds`)."""
+        return self._get(f"{_path('queries', query_id)}/{part}", dict(params))
 
     def past(self, query_id: str, start: float, end: float) -> dict[str, Any]:
         """Runs, alerts and actions of the query from the lake."""

@@ -107,13 +107,6 @@ def _with_gaps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return result
 
 
-def run_starts(frame: pd.DataFrame) -> list[float]:
-    """Unix seconds at which a new run took over, for the marks of the charts."""
-    known = frame[frame["run"] != ""]
-    changed = known["run"].ne(known["run"].shift()) & known["run"].shift().notna()
-    return [stamp.timestamp() for stamp in known.loc[changed, "time"]]
-
-
 def open_end(query: Json) -> str:
     """What a run without an end is: `running`, or the status of a query of which that is not known."""
     status = one_line(query.get("status") or "")

@@ -67,7 +67,7 @@ def picker(now: float) -> TimeRange:
             widgets.range_picker()
         else:
             st.badge(_label(fixed, now), icon=":material/lock_clock:", color="blue")
-            st.button("Back to now", key="range_now", icon=":material/update:", on_click=_unpin)
+            st.button("Back to now", key="range_now", icon=":material/update:", on_click=unpin)
         chosen = fixed or TimeRange(float(widgets.range_seconds()))
         if fixed is None:
             st.button(
@@ -124,6 +124,7 @@ def to_rfc3339(moment: float) -> str:
     return datetime.fromtimestamp(round(moment), UTC).isoformat().replace("+00:00", "Z")
 
 
-def _unpin() -> None:
+def unpin() -> None:
+    """Let the range follow the clock again."""
     st.query_params.pop("from", None)
     st.query_params.pop("to", None)

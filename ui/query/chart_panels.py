@@ -6,6 +6,7 @@ drawn, nor is one without data in this range: a line below names it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from ui.kit import cached_reads, charts, frames, series_queries, units, widgets
 from ui.kit.markup import plain
 from ui.kit.series_queries import ChartPanel
 from ui.kit.time_range import TimeRange
-from ui.query import batches, timeline
+from ui.query import batches, chart_marks, chart_range, comparison, timeline
 
 Json = Mapping[str, Any]
 
@@ -45,10 +46,29 @@ def draw(query: Json, window: TimeRange, now: float) -> None:
         if window.bounds(now)[0] < now - HOT_STORE_SECONDS
         else None
     )
-    draw_timeline(timeline.with_past_events(data, past.body) if past else data)
+    data = timeline.with_past_events(data, past.body) if past else data
+    marks, legend = chart_marks.marks(data.query, data.alerts, changes(identity, data.window), data.window)
+    draw_timeline(data, legend)
     draw_notes(reports, past)
-    draw_charts(query, points, answers, window.bounds(now))
+    draw_charts(query, points, answers, data.window, marks)
+    chart_range.draw(margins([panel for panel, _ in answers]), data.window)
     batches.draw(query, points)
+
+
+def changes(identity: str, window: tuple[float, float]) -> Sequence[Json]:
+    """What starts changed within the window. Its end is rounded up, so that refreshes share one answer."""
+    before = math.ceil(window[1] / 60) * 60
+    found = cached_reads.what_changed(
+        identity, before=str(before), searched_seconds=f"{max(60.0, before - window[0]):.0f}"
+    )
+    return (found.body or {}).get("changes") or []
+
+
+def margins(panels: Sequence[ChartPanel]) -> dict[str, charts.Margins]:
+    """The margins of each chart's plot, by the chart's key."""
+    names = (*ALT_TEXTS, *(panel.key for panel in (*panels, *comparison.PANELS)))
+    others = {"timeline": timeline.MARGINS, "state": charts.STATE_MARGINS}
+    return {f"chart_{name}": each for name, each in (dict.fromkeys(names, charts.MARGINS) | others).items()}
 
 
 def draw_notes(reports: Json | None, past: cached_reads.CachedRead | None = None) -> None:
@@ -67,11 +87,13 @@ def draw_notes(reports: Json | None, past: cached_reads.CachedRead | None = None
             st.caption(":material/warning: Runs, alerts and actions of the lake could not be read.")
 
 
-def draw_timeline(data: timeline.TimelineData) -> None:
-    """The timeline over the whole width."""
+def draw_timeline(data: timeline.TimelineData, legend: str) -> None:
+    """The timeline over the whole width, with the legend of the marks that all charts have."""
     option = timeline.option(data)
     with st.container(border=True, gap=None):
-        st.markdown("**Timeline**", width="stretch")
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            st.markdown("**Timeline**", width="content")
+            st.caption(" · ".join(text for text in (legend, chart_range.HINT) if text), width="content")
         alt = "Runs, statuses, alerts and actions over time"
         st.echarts_chart(option, key="chart_timeline", height=timeline.height(option), alt=alt)
 
@@ -81,22 +103,22 @@ def draw_charts(
     points: Sequence[Json],
     answers: Sequence[tuple[ChartPanel, Json | None]],
     window: tuple[float, float],
+    marks: Sequence[charts.ChartMark],
 ) -> None:
     """The charts in two columns: first the progress reports, then the server's series."""
     frame, trigger = frames.progress(points), units.number(query.get("trigger_interval_seconds"))
-    starts = frames.run_starts(frame)
     with st.grid(2, min_column_width=420, gap="xsmall"):
-        empty = [_chart("rates", "Rows per second", charts.rates(frame, window, starts), frame)]
-        backlog = charts.backlog(frame, window, starts)
+        empty = [_chart("rates", "Rows per second", charts.rates(frame, window, marks), frame)]
+        backlog = charts.backlog(frame, window, marks)
         known = frame.dropna(subset="lag_rows")
         empty.append(_chart("lag", "Backlog", backlog, known, has_progress=not frame.empty))
-        durations = charts.durations(frame, window, starts, trigger)
+        durations = charts.durations(frame, window, marks, trigger)
         title = f"Batch duration by phase{_trigger_legend(trigger)}"
         empty.append(_chart("durations", title, durations, frame))
         if has_state(query, frame):
             known = frame.dropna(subset="state_rows")
-            empty.append(_chart("state", "State", charts.state(frame, window, starts), known))
-        empty += [_range(panel, answer, window, starts) for panel, answer in answers]
+            empty.append(_chart("state", "State", charts.state(frame, window, marks), known))
+        empty += [_range(panel, answer, window, marks) for panel, answer in answers]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chart_data"):
         if texts := " ".join(dict.fromkeys(text for text in empty if text)):
             st.caption(f"Not drawn: {texts}", width="stretch")
@@ -153,14 +175,16 @@ def _chart(
     return ""
 
 
-def _range(panel: ChartPanel, answer: Json | None, window: tuple[float, float], starts: list[float]) -> str:
+def _range(
+    panel: ChartPanel, answer: Json | None, window: tuple[float, float], marks: Sequence[charts.ChartMark]
+) -> str:
     """As `_chart`, for a series of the server."""
     every = series_queries.step(window[1] - window[0])
     frame = series_queries.table(answer, panel, window, every)
     if frame.drop(columns="time").isna().all(axis=None):
         return f"{panel.title}: no data." if panel.empty_text == series_queries.NO_DATA else panel.empty_text
     with _card(panel.title):
-        option = charts.ranges(frame, window, starts, series_queries.unit(panel.metrics[0]))
+        option = charts.ranges(frame, window, marks, series_queries.unit(panel.metrics[0]))
         alt = f"{panel.title} over time"
         st.echarts_chart(option, key=f"chart_{panel.key}", height=CHART_HEIGHT, alt=alt)
     return ""

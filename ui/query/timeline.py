@@ -13,13 +13,14 @@ from itertools import pairwise
 from typing import Any
 
 from ui.actions import progress
-from ui.kit import frames, statuses, units
+from ui.kit import charts, frames, statuses, units
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, truncate
 
 MAX_LINE_CHARS = 160
 MIN_WIDTH_SHARE = 0.003  # of the width: a narrower bar could not be hit with a pointer
-ROW_HEIGHT, AXIS_HEIGHT = 26, 44  # pixels
+ROW_HEIGHT = 26  # pixels
+MARGINS = {**charts.MARGINS, "top": 6, "bottom": 30}
 MAX_ALERT_ROWS = 4
 
 
@@ -84,7 +85,7 @@ def option(data: TimelineData) -> dict[str, Any]:
     rows = _rows(bars)
     return {
         "animation": False,
-        "grid": {"left": 8, "right": 14, "top": 6, "bottom": 4, "containLabel": True},
+        "grid": charts.plot(MARGINS),
         "tooltip": {
             "trigger": "item",
             "confine": True,
@@ -100,7 +101,7 @@ def option(data: TimelineData) -> dict[str, Any]:
 
 def height(shown: Mapping[str, Any]) -> int:
     """Height in pixels for the option's rows."""
-    return ROW_HEIGHT * len(shown["yAxis"]["data"]) + AXIS_HEIGHT
+    return ROW_HEIGHT * len(shown["yAxis"]["data"]) + MARGINS["top"] + MARGINS["bottom"]
 
 
 def _rows(bars: Sequence[TimelineBar]) -> list[str]:

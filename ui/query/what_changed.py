@@ -22,7 +22,8 @@ def draw(query: Json, alerts: Sequence[Json]) -> None:
         before = "" if query.get("status") in TROUBLE else first_fired(alerts)
         if before is None:
             return
-        found = cached_reads.what_changed(str(query.get("query_id")), before).body or {}
+        since = {"before": before} if before else {}
+        found = cached_reads.what_changed(str(query.get("query_id")), **since).body or {}
         if not found.get("before"):
             return
         with st.container(border=True, gap="xsmall", key="what_changed"):

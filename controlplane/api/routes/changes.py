@@ -33,6 +33,7 @@ from listeners.protocol.wire import rfc3339
 
 router = APIRouter(prefix="/api/v1/queries", tags=["queries"])
 MAX_RUNS, MAX_STATUSES, MAX_REPORTS = 50, 200, 1000
+MAX_SEARCH_SECONDS = 366 * 86_400.0
 BEFORE = "RFC 3339 or Unix seconds; default: when the present trouble of the query began"
 
 
@@ -57,6 +58,7 @@ def get_what_changed(
     plane: ControlPlaneDep,
     query_id: QueryIdDep,
     before: Annotated[str | None, Query(max_length=64, description=BEFORE)] = None,
+    searched_seconds: Annotated[float, Query(ge=60, le=MAX_SEARCH_SECONDS)] = SEARCH_SECONDS,
 ) -> WhatChangedBody:
     """Starts and who requested them, the driver, plan, options and settings, Spark's version, labels, and the input."""
     view, began = view_of(plane, query_id), seconds("before", before)
@@ -64,20 +66,20 @@ def get_what_changed(
         if began is None:
             began = trouble_began(query_rows.status_changes(conn, query_id, MAX_STATUSES))
         if began is None:
-            return WhatChangedBody(before=None, searched_seconds=SEARCH_SECONDS, changes=[])
-        runs = [_started(plane, conn, run, began) for run in query_rows.list_runs(conn, query_id, MAX_RUNS)]
-        found = changes_before(began, runs, action_rows.list_actions(conn, query_id))
+            return WhatChangedBody(before=None, searched_seconds=searched_seconds, changes=[])
+        first = began - searched_seconds
+        runs = [_started(plane, conn, run, first) for run in query_rows.list_runs(conn, query_id, MAX_RUNS)]
+        found = changes_before(began, runs, action_rows.list_actions(conn, query_id), searched_seconds)
     more = _input(plane, view, began)
     return WhatChangedBody(
         before=stamp(began),
-        searched_seconds=SEARCH_SECONDS,
+        searched_seconds=searched_seconds,
         changes=[_body(change) for change in ([more] if more is not None else []) + found],
     )
 
 
-def _started(plane: ControlPlane, conn: Connection, run: Run, began: float) -> StartedRun:
-    searched = run.started_at >= began - SEARCH_SECONDS
-    row = shape_rows.of_run(conn, run.run_id) if searched else None
+def _started(plane: ControlPlane, conn: Connection, run: Run, first: float) -> StartedRun:
+    row = shape_rows.of_run(conn, run.run_id) if run.started_at >= first else None
     return StartedRun(run, plane.window.agent(run.agent), row["comparison"] if row is not None else None)
 
 

@@ -10,6 +10,7 @@ from tests.ui.factories import NOW
 from ui.kit import charts, frames
 
 WINDOW = (NOW - 3600, NOW)
+MARK = charts.ChartMark(NOW - 60, "#8b93a1")
 
 
 def _frame(**overrides: object) -> object:
@@ -20,7 +21,7 @@ def _frame(**overrides: object) -> object:
 def _all(frame: object) -> list[charts.Option]:
     return [
         charts.rates(frame, WINDOW, []),
-        charts.backlog(frame, WINDOW, [NOW - 60]),
+        charts.backlog(frame, WINDOW, [MARK]),
         charts.durations(frame, WINDOW, [], 10.0),
         charts.state(frame, WINDOW, []),
     ]
@@ -92,10 +93,21 @@ def test_without_a_trigger_interval_there_is_no_line() -> None:
     assert "markLine" not in option["series"][0]
 
 
-def test_restarts_are_marked_beside_the_trigger_line() -> None:
-    option = charts.durations(_frame(), WINDOW, [NOW - 60, NOW - 30], 10.0)
+def test_marks_are_drawn_beside_the_trigger_line() -> None:
+    option = charts.durations(_frame(), WINDOW, [MARK, charts.ChartMark(NOW - 30, "#e5484d", "dotted")], 10.0)
     marks = option["series"][0]["markLine"]["data"]
     assert [mark.get("xAxis") for mark in marks] == [None, int((NOW - 60) * 1000), int((NOW - 30) * 1000)]
+    assert [mark["lineStyle"]["color"] for mark in marks[1:]] == ["#8b93a1", "#e5484d"]
+
+
+def test_a_time_has_the_same_place_in_each_chart() -> None:
+    grids = [option["grid"] for option in _all(_frame())]
+    assert {grid["left"] for grid in grids} == {charts.MARGINS["left"]}
+    assert [grid["right"] for grid in grids] == [
+        *[charts.MARGINS["right"]] * 3,
+        charts.STATE_MARGINS["right"],
+    ]
+    assert {grid["outerBoundsMode"] for grid in grids} == {"none"}
 
 
 def test_a_single_point_is_drawn_as_a_symbol() -> None:

@@ -45,17 +45,8 @@ def test_a_gap_in_time_breaks_the_line_with_one_empty_row() -> None:
     assert frame["input"].isna().to_list() == [False, False, False, True, False, False, False]
 
 
-def test_a_new_run_is_marked_where_it_takes_over() -> None:
-    points = factories.series(count=4)["progress"]
-    points[2]["run_id"] = points[3]["run_id"] = "another"
-    (start,) = frames.run_starts(frames.progress(points))
-    assert start == pytest.approx(NOW - 14)
-
-
 def test_no_points_make_an_empty_series() -> None:
-    frame = frames.progress([])
-    assert frame.empty
-    assert frames.run_starts(frame) == []
+    assert frames.progress([]).empty
 
 
 def test_runs_show_their_failure_and_whether_they_still_run() -> None:

@@ -1,0 +1,117 @@
+// One cursor and one range for the charts of a page, see ui/query/chart_range.py. The lines lie above the page, not in
+// the charts: these are replaced at each refresh.
+const CLICK_PIXELS = 6;
+const within = share => Math.min(1, Math.max(0, share));
+
+class ChartRange {
+  constructor() {
+    this.drawn = [];
+    this.layer = document.createElement("div");
+    this.layer.setAttribute("aria-hidden", "true");
+    this.layer.className = "chart-range";
+    this.layer.style.cssText = "position: fixed; inset: 0; pointer-events: none; z-index: 50;";
+    document.body.append(this.layer);
+    this.listening = new AbortController();
+    const on = (name, then, more) => document.addEventListener(name, then, { signal: this.listening.signal, ...more });
+    on("pointerdown", event => this.pressed(event));
+    on("pointermove", event => this.moved(event));
+    on("pointerup", event => this.released(event));
+    on("pointercancel", () => this.cancel());
+    on("dblclick", event => this.at(event) && this.data.fixed && this.send("range", { back: true }));
+    on("keydown", event => event.key === "Escape" && this.cancel());
+    on("scroll", () => this.cancel(), { capture: true, passive: true });
+    on("pointerleave", () => this.clear());
+  }
+
+  close() {
+    this.listening.abort();
+    this.layer.remove();
+  }
+
+  update(data) {
+    this.data = data;
+    const { last } = this;
+    // A refreshed chart has lost its tooltip: tell it again where the pointer is.
+    if (last) for (const wait of [50, 300]) setTimeout(() => last === this.last && this.point(last), wait);
+  }
+
+  point({ clientX, clientY }) {
+    const target = document.elementFromPoint(clientX, clientY);
+    if (target?.tagName === "CANVAS") target.dispatchEvent(new MouseEvent("mousemove", { clientX, clientY, bubbles: true }));
+  }
+
+  // The plot of each chart that is drawn: the canvas without its margins.
+  plots() {
+    return Object.entries(this.data.charts).flatMap(([key, { top, right, bottom, left }]) => {
+      const canvas = document.querySelector(`.st-key-${key} canvas`);
+      if (!canvas) return [];
+      const box = canvas.getBoundingClientRect();
+      const width = box.width - left - right, height = box.height - top - bottom;
+      return [{ canvas, top: box.top + top, left: box.left + left, width, height }];
+    });
+  }
+
+  // The plot under the pointer and the share of its width; nothing beside the plot or on the legend.
+  at(event) {
+    if (event.target.tagName !== "CANVAS" || !this.data) return null;
+    const plot = this.plots().find(each => each.canvas === event.target);
+    if (!plot || event.clientY < plot.top) return null;
+    const share = (event.clientX - plot.left) / plot.width, close = CLICK_PIXELS / plot.width;
+    return share >= -close && share <= 1 + close ? { plot, share: within(share) } : null;
+  }
+
+  pressed(event) {
+    const found = event.button === 0 && event.pointerType !== "touch" && this.at(event);
+    this.start = found ? { ...found, x: event.clientX } : null;
+  }
+
+  moved(event) {
+    this.last = event;
+    const { start } = this;
+    if (start) {
+      const share = within((event.clientX - start.plot.left) / start.plot.width);
+      this.dragged = Math.abs(event.clientX - start.x) < CLICK_PIXELS ? null : [start.share, share].sort((a, b) => a - b);
+      return this.show(this.dragged || [share, share], null);
+    }
+    const found = this.at(event);
+    if (found) this.show([found.share, found.share], found.plot);
+    else this.clear();
+  }
+
+  released() {
+    const { dragged } = this;
+    this.cancel();
+    const [from, to] = this.data?.window || [];
+    if (dragged) this.send("range", { from: from + dragged[0] * (to - from), to: from + dragged[1] * (to - from) });
+  }
+
+  cancel() {
+    this.start = this.dragged = this.last = null;
+    this.clear();
+  }
+
+  clear() {
+    if (this.layer.firstChild) this.layer.replaceChildren();
+  }
+
+  // A band, or a line of no width, in each plot except the one that has a cursor of its own.
+  show([from, to], except) {
+    this.layer.replaceChildren(...this.plots().filter(plot => plot.canvas !== except?.canvas).map(plot => {
+      const band = document.createElement("div");
+      const wide = to > from ? "background: #4c8dff33; border: solid #4c8dff; border-width: 0 1px;" : "border-left: 1px dashed #8b93a1;";
+      band.style.cssText = `position: absolute; top: ${plot.top}px; height: ${plot.height}px;`
+        + `left: ${plot.left + from * plot.width}px; width: ${(to - from) * plot.width}px; ${wide}`;
+      return band;
+    }));
+  }
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const range = parentElement.chartRange || (parentElement.chartRange = new ChartRange());
+  range.send = setTriggerValue;
+  range.update(data);
+  return () => {
+    range.close();
+    delete parentElement.chartRange;
+  };
+}
