@@ -251,8 +251,8 @@ def unfinished_change(action: Action) -> ActionOutcome:
     if backup is None:
         return ActionOutcome(ActionState.FAILED, "the server stopped before it was done; nothing was changed")
     reason = (
-        "the server stopped before it was done. If files were changed, Spark refuses every start until the change "
-        "is undone"
+        "the server stopped before it knew the outcome: nothing was changed, or the change is complete, or Spark "
+        "refuses every start until it is undone. The checkpoint's page shows which"
     )
     return ActionOutcome(ActionState.UNVERIFIED, reason, {"code": "interrupted", "backup": backup})
 

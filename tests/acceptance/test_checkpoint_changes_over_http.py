@@ -223,6 +223,20 @@ def test_a_change_that_breaks_off_locks_the_checkpoint_and_can_be_undone(
     assert content(root / "cut") == before
 
 
+def test_an_undo_of_a_change_that_never_began_is_refused_as_such(
+    client: httpx.Client, server: LiveServer, root: Path
+) -> None:
+    _, query = stopped(server, root / "early")
+    before = content(root / "early")
+    done = finished(client, post(client, query, "rewind", resume_at=2))
+    finished(client, post(client, query, "undo", action_id=done["id"]))
+    (Path(done["evidence"]["backup"]) / "manifest.json").unlink()
+    again = finished(client, post(client, query, "undo", action_id=done["id"]))
+    assert (again["state"], again["evidence"]["code"]) == ("failed", "not_possible")
+    assert again["reason"].startswith("there is nothing to restore:")
+    assert content(root / "early") == before
+
+
 def full_disk(*_: object) -> None:
     raise OSError(28, "No space left on device")
 

@@ -15,9 +15,10 @@ from controlplane.checkpoints.findings import CheckpointReport
 from controlplane.checkpoints.inventory import roots
 from controlplane.checkpoints.inventory.collector import CannotOpen, collect
 from controlplane.checkpoints.inventory.model import Inventory
+from controlplane.checkpoints.lock import METADATA, is_lock
 from controlplane.checkpoints.repair import execution, rewind_plan, undo, writer_detection
-from controlplane.checkpoints.repair.backup import read_manifest
-from controlplane.checkpoints.repair.errors import Impossible, InUse, RepairError
+from controlplane.checkpoints.repair.backup import MANIFEST, BackupManifest, read_manifest
+from controlplane.checkpoints.repair.errors import Impossible, InUse, NotABackup, RepairError
 from controlplane.checkpoints.repair.folders import CheckpointFolder
 from controlplane.checkpoints.repair.inspection import RepairPlaces
 from controlplane.checkpoints.repair.rooted_survey import QueryPlaces, RootedSurvey, survey_below_roots
@@ -101,7 +102,7 @@ def _undo(backup: str, of: QueryPlaces, control: ChangeControl) -> ChangeDone:
     place = CheckpointFolder(backup)
     if refusal := roots.refusal(roots.resolved(backup), of.allowed):
         raise Impossible(f"the backup: {refusal} ({backup})")
-    manifest = read_manifest(place)
+    manifest = _manifest(place, CheckpointFolder(roots.resolved(of.checkpoint)))
     folders = {name: CheckpointFolder(where) for name, where in manifest.places.items()}
     if str(folders[CHECKPOINT]) != str(CheckpointFolder(roots.resolved(of.checkpoint))):
         raise Impossible(f"the backup is of {folders[CHECKPOINT]}, the query uses {of.checkpoint}")
@@ -114,6 +115,19 @@ def _undo(backup: str, of: QueryPlaces, control: ChangeControl) -> ChangeDone:
     control.note(f"restoring files from {backup}", {"restored_from": backup})
     done = undo.execute_undo(manifest, folders, place, aside)
     return _checked(undo.summary(done), backup, of, control)
+
+
+def _manifest(backup: CheckpointFolder, checkpoint: CheckpointFolder) -> BackupManifest:
+    """The manifest of a backup. It is written before the lock, and the lock before the first change."""
+    try:
+        return read_manifest(backup)
+    except NotABackup:
+        if backup.read(MANIFEST) is not None or is_lock(checkpoint.read(METADATA) or b""):
+            raise
+    raise Impossible(
+        f"there is nothing to restore: {backup} has no {MANIFEST}, so the change stopped before it began, "
+        "or that file was removed since"
+    )
 
 
 def _refuse_writers(first: Inventory, checkpoint: str, seconds: float, control: ChangeControl) -> None:

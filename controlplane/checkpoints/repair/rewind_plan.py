@@ -18,6 +18,7 @@ from controlplane.checkpoints.reading.logs import OffsetEntry, Torn
 from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.repair import sink_effects, truncation
 from controlplane.checkpoints.repair.errors import Impossible
+from controlplane.checkpoints.repair.inspection import MAX_LOG_ENTRIES
 from controlplane.checkpoints.repair.steps import RepairPlan, apply_steps, merge_steps
 from controlplane.checkpoints.repair.truncation import CutPoint
 from controlplane.checkpoints.survey import Survey
@@ -82,6 +83,10 @@ def _entry(view: CheckpointView, resume_at: int) -> OffsetEntry:
     if last not in view.commits.batches:
         raise Impossible(f"commits/{last} is missing: Spark would run batch {last} again, not {resume_at}")
     entry = view.offset_entry(last)
+    if entry is None and last < view.offsets.batches[-MAX_LOG_ENTRIES:][0]:
+        raise Impossible(
+            f"batch {resume_at} is older than the newest {MAX_LOG_ENTRIES} batches, to which a rewind goes back"
+        )
     if not isinstance(entry, OffsetEntry):
         why = f": {entry.reason}" if isinstance(entry, Torn) else ""
         raise Impossible(f"offsets/{last} cannot be read{why}")

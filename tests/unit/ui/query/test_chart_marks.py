@@ -40,7 +40,7 @@ def test_of_very_many_marks_the_last_are_drawn() -> None:
     assert round(NOW - marks[-1].at) == 1
 
 
-def test_nothing_that_happened_has_no_legend() -> None:
+def test_without_events_there_is_neither_mark_nor_legend() -> None:
     assert made([], [], []) == ([], "")
 
 

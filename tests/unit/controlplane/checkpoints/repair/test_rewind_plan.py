@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.repair import rewind_plan
 from controlplane.checkpoints.repair.errors import Impossible
+from controlplane.checkpoints.repair.inspection import RepairPlaces, inspect
 from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Remove, RepairPlan, Write, apply_steps
 from controlplane.checkpoints.survey import Survey
+from tests.acceptance.checkpoint_files import write
 from tests.unit.controlplane.checkpoints.goldens import Step, change, edit, lose, put
 from tests.unit.controlplane.checkpoints.repair.repair_fixtures import SPARK, judged, seen
 
@@ -94,6 +98,14 @@ def test_impossible_rewind_gives_its_reason(damage: list[Step], batch: int, expe
     with pytest.raises(Impossible) as caught:
         rewind_plan.plan_rewind(seen("dedup", damage), batch, SPARK)
     assert expected in str(caught.value)
+
+
+def test_a_batch_beyond_the_entries_that_are_read_is_refused_as_such(tmp_path: Path) -> None:
+    write(tmp_path, "f0dc0482-50a2-4e53-b4e2-46115cbe8a2d", committed=300)
+    held = inspect(RepairPlaces(str(tmp_path)), 0.0)
+    assert rewind_plan.plan_rewind(held, 52, SPARK).steps
+    with pytest.raises(Impossible, match="batch 51 is older than the newest 250 batches"):
+        rewind_plan.plan_rewind(held, 51, SPARK)
 
 
 def test_missing_state_stops_a_rewind_to_its_version_and_all_above() -> None:
