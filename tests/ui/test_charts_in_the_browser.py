@@ -81,7 +81,7 @@ def test_a_drag_chooses_the_range_of_all_charts_and_a_double_click_leads_back(pa
     until(lambda: chosen(page) is None)
 
 
-def test_escape_ends_a_drag_and_a_click_chooses_nothing(page: Any) -> None:
+def test_escape_ends_a_drag_and_a_click_chooses_no_range(page: Any) -> None:
     page.mouse.move(*at(page, "rates", 0.2))
     page.mouse.down()
     page.mouse.move(*at(page, "rates", 0.6))
@@ -89,7 +89,28 @@ def test_escape_ends_a_drag_and_a_click_chooses_nothing(page: Any) -> None:
     page.keyboard.press("Escape")
     page.mouse.up()
     page.mouse.click(*at(page, "rates", 0.3))
-    page.wait_for_timeout(500)
+    page.locator(".st-key-batch_explorer").wait_for()
+    assert chosen(page) is None
+
+
+def test_a_click_opens_the_batch_of_that_time(page: Any) -> None:
+    now = time.time()
+    page.mouse.click(*at(page, "rates", 0.5))
+    box = page.locator(".st-key-batch")
+    box.wait_for()
+    until(lambda: 0 < box.bounding_box()["y"] < page.viewport_size["height"])
+    shown = box.locator("input")
+    until(lambda: shown.input_value() != "")
+    first = shown.input_value()
+    reports = factories.series(now, 90)["progress"]
+    near = [p["batch_id"] for p in reports if abs((units.moment(p["at"]) or 0.0) - (now - 450)) < 30]
+    assert any(first.startswith(f"Batch {number}, ") for number in near), first
+    page.locator(".st-key-chart_durations").scroll_into_view_if_needed()
+    page.mouse.click(*at(page, "durations", 0.9))
+    until(lambda: shown.input_value() != first)
+    page.locator(".st-key-chart_durations").scroll_into_view_if_needed()
+    page.mouse.dblclick(*at(page, "durations", 0.2))
+    page.wait_for_timeout(600)
     assert chosen(page) is None
 
 

@@ -1,6 +1,8 @@
 // One cursor and one range for the charts of a page, see ui/query/chart_range.py. The lines lie above the page, not in
 // the charts: these are replaced at each refresh.
 const CLICK_PIXELS = 6;
+// A second click within this time makes a double click.
+const DOUBLE_CLICK_MS = 350;
 const within = share => Math.min(1, Math.max(0, share));
 
 class ChartRange {
@@ -17,6 +19,7 @@ class ChartRange {
     on("pointermove", event => this.moved(event));
     on("pointerup", event => this.released(event));
     on("pointercancel", () => this.cancel());
+    on("click", event => this.clicked(event));
     on("dblclick", event => this.at(event) && this.data.fixed && this.send("range", { back: true }));
     on("keydown", event => event.key === "Escape" && this.cancel());
     on("scroll", () => this.cancel(), { capture: true, passive: true });
@@ -24,6 +27,7 @@ class ChartRange {
   }
 
   close() {
+    clearTimeout(this.single);
     this.listening.abort();
     this.layer.remove();
   }
@@ -81,8 +85,32 @@ class ChartRange {
   released() {
     const { dragged } = this;
     this.cancel();
-    const [from, to] = this.data?.window || [];
-    if (dragged) this.send("range", { from: from + dragged[0] * (to - from), to: from + dragged[1] * (to - from) });
+    this.wasDragged = Boolean(dragged);
+    if (dragged) this.send("range", { from: this.time(dragged[0]), to: this.time(dragged[1]) });
+  }
+
+  clicked(event) {
+    clearTimeout(this.single);
+    const found = !this.wasDragged && event.detail === 1 && this.at(event);
+    this.wasDragged = false;
+    if (found) this.single = setTimeout(() => this.open(this.time(found.share)), DOUBLE_CLICK_MS);
+  }
+
+  // The batch of that time is drawn below the charts, by the page's next run.
+  open(moment) {
+    this.send("moment", moment);
+    const seen = document.querySelector(".st-key-batch");
+    const look = tries => {
+      const found = document.querySelector(".st-key-batch");
+      if (found && (found !== seen || tries < 15)) found.scrollIntoView({ block: "center" });
+      else if (tries) this.single = setTimeout(() => look(tries - 1), 200);
+    };
+    look(20);
+  }
+
+  time(share) {
+    const [from, to] = this.data.window;
+    return from + share * (to - from);
   }
 
   cancel() {

@@ -1,6 +1,7 @@
 """Batches of the Query page's range: the slowest, why each was slow, and one of them in full.
 
-A batch is compared with the median of the range. The page calls `draw` with the reports that its charts show.
+A batch is compared with the median of the range. The page calls `draw` with the reports that its charts show, and
+with the moment that was clicked on one of them.
 """
 
 from __future__ import annotations
@@ -27,14 +28,19 @@ TOTAL = "triggerExecution"
 MAX_PARTITIONS = 200
 
 
-def draw(query: Json, points: Sequence[Json]) -> None:
-    """The slowest batches of the range and, of a chosen one, phases, partitions and state operators."""
+def draw(query: Json, points: Sequence[Json], clicked: float | None = None) -> None:
+    """The slowest batches of the range and, of a chosen one, phases, partitions and state operators.
+
+    `clicked`, in Unix seconds, chooses the batch that was reported nearest to it.
+    """
     batches = [point for point in points if int(point.get("batch_id", -1)) >= 0]
+    if batches and clicked is not None:
+        st.session_state.update(show_batches=True, batch=_key(nearest(batches, clicked)))
     if not batches or not st.toggle("Slowest batches", key="show_batches"):
         return
     normal = medians(batches)
     slow = slowest(batches)
-    with st.container(border=True):
+    with st.container(border=True, key="batch_explorer"):
         st.caption(
             f"The slowest of {len(batches)} reports of this range. Median: {units.span(normal.duration)}."
         )
@@ -46,11 +52,36 @@ def draw(query: Json, points: Sequence[Json]) -> None:
             placeholder="–",
             alt="The slowest batches of this range",
         )
-        names = {f"{p['run_id']} {p['batch_id']}": f"Batch {p['batch_id']}, {_duration(p)}" for p in slow}
-        chosen = st.selectbox("Batch", list(names), format_func=names.__getitem__, index=None, key="batch")
-        point = next((p for p in slow if f"{p['run_id']} {p['batch_id']}" == chosen), None)
-        if point is not None:
+        options = {_key(point): point for point in slow}
+        chosen_before = st.session_state.get("batch")
+        if chosen_before not in options:
+            options |= {_key(point): point for point in batches if _key(point) == chosen_before}
+        chosen = st.selectbox(
+            "Batch",
+            list(options),
+            format_func=lambda key: f"Batch {options[key]['batch_id']}, {_duration(options[key])}",
+            index=None,
+            key="batch",
+        )
+        if chosen in options:
+            point = options[chosen]
+            st.caption(why(point, normal))
             _one(query, point, normal)
+
+
+def nearest(points: Sequence[Json], moment: float) -> Json:
+    """The report nearest to the moment in Unix seconds; the slower of two of one time."""
+    return min(
+        points,
+        key=lambda point: (
+            abs((units.moment(point.get("at")) or 0.0) - moment),
+            -float(point["batch_duration_seconds"]),
+        ),
+    )
+
+
+def _key(point: Json) -> str:
+    return f"{point['run_id']} {point['batch_id']}"
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,8 @@ def draw(query: Json, window: TimeRange, now: float) -> None:
     draw_timeline(data, legend)
     draw_notes(reports, past)
     draw_charts(query, points, answers, data.window, marks)
-    chart_range.draw(margins([panel for panel, _ in answers]), data.window)
-    batches.draw(query, points)
+    clicked = chart_range.draw(margins([panel for panel, _ in answers]), data.window)
+    batches.draw(query, points, clicked)
 
 
 def changes(identity: str, window: tuple[float, float]) -> Sequence[Json]:

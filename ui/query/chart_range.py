@@ -1,7 +1,7 @@
-"""One cursor for the charts of the Query page, and a range that is chosen by a drag across any of them.
+"""One cursor for the charts of the Query page, a range that is chosen by a drag, and a moment by a click.
 
 The range is put in the address, so that all charts read it again at its own resolution. A double click on a chart
-leads back to the range before. `From – to` does the same by keyboard.
+leads back to the range before. `From – to` does the same by keyboard. The page opens the batch of the moment.
 """
 
 from __future__ import annotations
@@ -12,24 +12,31 @@ from typing import Any
 
 import streamlit as st
 
-from ui.kit import charts, time_range
+from ui.kit import charts, time_range, units
 
 ASSETS = Path(__file__).parent.parent / "assets"
-HINT = "Drag across a chart to choose the range, double-click to go back."
+HINT = (
+    "Drag across a chart to choose the range, double-click to go back, click to open the batch of that time."
+)
 MIN_SECONDS = 5.0
 
 
-def draw(margins: Mapping[str, charts.Margins], window: tuple[float, float]) -> None:
-    """Link the charts, by key the margins of each plot; `window` is their time axis in Unix seconds."""
+def draw(margins: Mapping[str, charts.Margins], window: tuple[float, float]) -> float | None:
+    """Link the charts, by key the margins of each plot; `window` is their time axis in Unix seconds.
+
+    Returns the moment that was clicked since the last run, in Unix seconds.
+    """
     fixed = time_range.from_address(st.query_params) is not None
     answer = _component()(
         key="chart_range",
         data={"charts": dict(margins), "window": list(window), "fixed": fixed},
         on_range_change=lambda: None,
+        on_moment_change=lambda: None,
     )
     if chosen := (answer or {}).get("range"):
         _choose(chosen, window)
         st.rerun()
+    return units.number((answer or {}).get("moment"))
 
 
 def _choose(chosen: Mapping[str, Any], window: tuple[float, float]) -> None:

@@ -43,6 +43,16 @@ def test_the_slowest_are_first_and_a_batch_is_listed_once() -> None:
     assert [p["batch_id"] for p in found].count(3) == 1
 
 
+@pytest.mark.parametrize(("after", "number"), [(-100.0, 0), (3.4, 3), (3.6, 4), (99.0, 8)])
+def test_the_batch_of_a_moment_is_the_one_reported_nearest_to_it(after: float, number: int) -> None:
+    assert batches.nearest(NORMAL, NOW + after)["batch_id"] == number
+
+
+def test_of_two_reports_of_one_time_the_slower_is_the_batch_of_the_moment() -> None:
+    again = batch(3, 7.0)
+    assert batches.nearest([*NORMAL, again], NOW + 3) is again
+
+
 def test_partitions_are_those_of_offsets_like_kafkas() -> None:
     source = {
         "startOffset": {"orders": {"0": 10, "1": 10}},
