@@ -41,7 +41,7 @@ def put_chunk(
     Chunks of another incomplete set are deleted, as one set is published at a time. BodyTooLarge if the set has more
     than `MAX_QUERIES` queries.
     """
-    # A set with another number of chunks is another set, even under the same name, and leaves the current one albaseline.
+    # A set with another number of chunks is another set, even under the same name, and leaves the current one alone.
     name = f"{name}/{chunks}"
     own = baselines.c.set_name == name
     others = sa.not_(own) & sa.not_(baselines.c.current)

@@ -20,7 +20,8 @@ from listeners.protocol.errors import TransportError
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.certificates import Authority
 from tests.ui import browser
-from ui.kit.client import ServerClient, ServerUnreachable
+from ui.kit.answers import ServerUnreachable
+from ui.kit.client import ServerClient
 
 pytestmark = pytest.mark.long
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ui.kit.client import ServerNotFound, ServerRefused
+from ui.kit.answers import ServerNotFound, ServerRefused
 
 AT = "2026-11-22T14:00:00Z"
 

@@ -14,8 +14,8 @@ from tests.ui import browser, factories, fake_series
 from tests.ui.browser import Screen
 from tests.ui.fake_alerting import AlertingAnswers
 from tests.ui.fake_server import FakeServer, World
-from ui.kit import cached_reads
-from ui.kit.client import ClientError, ServerNotFound
+from ui.kit import answers, cached_reads
+from ui.kit.answers import ClientError, ServerNotFound
 from ui.kit.fleet_page import EVERYTHING, FleetPage
 
 ENTRY = str(ROOT / "ui/app.py")
@@ -154,7 +154,7 @@ def world() -> World:
 
 @pytest.fixture
 def client(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    fake, known = FakeClient(world), cached_reads.LastGoodAnswers()
+    fake, known = FakeClient(world), answers.LastGoodAnswers()
     monkeypatch.setattr(cached_reads, "connection", lambda: fake)
     monkeypatch.setattr(cached_reads, "_last_good", lambda: known)
     cached_reads.clear()

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.ui.alerting_factories import Json, alert, note, shipped_groups, silence, troubled_alerts
 from tests.ui.factories import NOW, rfc3339
-from ui.kit.client import ServerNotFound, ServerRefused
+from ui.kit.answers import ServerNotFound, ServerRefused
 
 OPERATOR = re.compile(r"""^\s*([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*(".*"|[^"]*)\s*$""", re.DOTALL)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ui.kit.client import ClientError
+from ui.kit.answers import ClientError
 
 
 class FakeBulkActions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.ui import checkpoint_factories, factories
-from ui.kit.client import ServerNotFound, ServerRefused
+from ui.kit.answers import ServerNotFound, ServerRefused
 
 Json = dict[str, Any]
 

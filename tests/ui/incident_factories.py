@@ -7,7 +7,7 @@ from typing import Any
 from tests.ui import factories
 from tests.ui.alerting_factories import alert
 from tests.ui.factories import rfc3339
-from ui.kit.client import ServerNotFound
+from ui.kit.answers import ServerNotFound
 
 Json = dict[str, Any]
 SINK, DRIVER = "5111aaaa-0000-4000-8000-000000000001", "d717bbbb-0000-4000-8000-000000000002"

@@ -9,7 +9,7 @@ from tests.ui.conftest import FakeClient
 from tests.ui.factories import rfc3339
 from tests.ui.fake_server import World
 from ui.kit import cached_reads
-from ui.kit.client import ServerUnreachable
+from ui.kit.answers import ServerUnreachable
 
 
 def on_alerts(app: AppTest, **params: str) -> AppTest:

@@ -10,7 +10,7 @@ from tests.ui.app_factories import app as application
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from tests.ui.test_checkpoint_pages import later, texts
-from ui.kit.client import ServerRefused
+from ui.kit.answers import ServerRefused
 
 
 def on_applications(app: AppTest, **params: str) -> AppTest:

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from tests.ui.test_checkpoint_pages import texts
-from ui.kit.client import ClientError
+from ui.kit.answers import ClientError
 
 
 def opened(app: AppTest, application: str = "clicks") -> AppTest:

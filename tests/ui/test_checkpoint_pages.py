@@ -14,7 +14,7 @@ from tests.ui.fake_server import World
 from tests.ui.test_pages import on_query
 from tests.ui.test_pages import texts as as_markdown
 from ui.kit import cached_reads
-from ui.kit.client import ServerRefused, ServerUnreachable
+from ui.kit.answers import ServerRefused, ServerUnreachable
 from ui.kit.markup import WORD_JOINER
 
 BROKEN, UNKNOWN, RISKY, FINE = (factories.query_id(number) for number in (1, 2, 3, 10))

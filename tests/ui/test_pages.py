@@ -12,7 +12,7 @@ from tests.ui.alerting_factories import alert
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from ui.kit import cached_reads, time_range
-from ui.kit.client import ServerNotFound, ServerRefused, ServerUnreachable, TokenRefused
+from ui.kit.answers import ServerNotFound, ServerRefused, ServerUnreachable, TokenRefused
 from ui.kit.markup import plain
 from ui.kit.widgets import chosen_id
 

@@ -10,7 +10,7 @@ from tests.ui.fake_server import World
 from tests.ui.test_alert_pages import check_markdown, on_alerts, texts
 from ui.alerting import rule_panels
 from ui.kit import cached_reads
-from ui.kit.client import ServerUnreachable
+from ui.kit.answers import ServerUnreachable
 
 
 def on_rules(app: AppTest, **params: str) -> AppTest:

@@ -15,7 +15,7 @@ import streamlit as st
 
 from ui.actions.dialogs import DRAIN, DRAIN_HELP, ICONS, MAX_REASON_CHARS
 from ui.kit import action_checks, cached_reads, statuses, widgets
-from ui.kit.client import ClientError
+from ui.kit.answers import ClientError
 from ui.kit.markup import one_line, plain
 
 Json = Mapping[str, Any]

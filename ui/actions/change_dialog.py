@@ -15,7 +15,7 @@ import streamlit as st
 from ui.actions import tracking
 from ui.actions.dialogs import MAX_REASON_CHARS
 from ui.kit import cached_reads, widgets
-from ui.kit.client import ClientError
+from ui.kit.answers import ClientError
 from ui.kit.markup import plain
 
 TITLES = {

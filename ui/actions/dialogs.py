@@ -15,7 +15,7 @@ import streamlit as st
 from ui.actions import checkpoint_confirmation, tracking
 from ui.checkpoints import assessment as checkpoint_choices
 from ui.kit import action_checks, cached_reads, series_queries, statuses, widgets
-from ui.kit.client import ClientError, ServerRefused
+from ui.kit.answers import ClientError, ServerRefused
 from ui.kit.markup import one_line, plain
 
 Json = Mapping[str, Any]

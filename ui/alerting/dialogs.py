@@ -17,7 +17,7 @@ import streamlit as st
 from ui.alerting import frames, selection
 from ui.alerting.selection import MAX_COMMENT_CHARS, MORNING, SILENCE_DURATIONS, UNTIL
 from ui.kit import cached_reads, units, widgets
-from ui.kit.client import ClientError
+from ui.kit.answers import ClientError
 from ui.kit.markup import plain, truncate
 
 Json = Mapping[str, Any]

@@ -12,7 +12,8 @@ import streamlit as st
 
 from ui.actions import bulk
 from ui.alerting import incident_panel
-from ui.kit import cached_reads, fleet_table, listing, statuses, units, widgets
+from ui.fleet import table as fleet_table
+from ui.kit import cached_reads, listing, statuses, units, widgets
 from ui.kit.fleet_page import ATTENTION, ROWS, SORTABLE, FleetPage
 from ui.kit.frames import Json
 from ui.kit.listing import PageOfRows

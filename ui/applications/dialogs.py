@@ -13,7 +13,7 @@ import streamlit as st
 
 from ui.actions.dialogs import ICONS, MAX_REASON_CHARS
 from ui.kit import cached_reads
-from ui.kit.client import ClientError, ServerRefused
+from ui.kit.answers import ClientError, ServerRefused
 from ui.kit.markup import plain
 
 Json = Mapping[str, Any]

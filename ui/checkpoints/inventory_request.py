@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from ui.kit import cached_reads, units
-from ui.kit.client import ClientError
+from ui.kit.answers import ClientError
 from ui.kit.frames import Json
 
 PANEL_WAIT_SECONDS = 15.0  # how long the panel waits for an inventory

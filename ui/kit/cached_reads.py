@@ -7,17 +7,22 @@ a timeout.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
 from ui.kit import series_queries, sign_in, units
-from ui.kit.client import ClientError, ServerClient, ServerNotFound, ServerRefused, TokenRefused
+from ui.kit.answers import (
+    CachedRead,
+    ClientError,
+    LastGoodAnswers,
+    ServerNotFound,
+    ServerRefused,
+    TokenRefused,
+)
+from ui.kit.client import ServerClient
 from ui.kit.fleet_page import EVERYTHING, FleetPage
 from ui.kit.several_servers import open_client
 
@@ -27,47 +32,6 @@ SHORT_TTL_SECONDS = 0.8  # while a viewer waits for an action or a checkpoint ch
 LONG_RANGE_SECONDS = 2 * units.DAY_SECONDS  # such a range does not visibly change between two refreshes
 ERROR_KINDS = ((TokenRefused, "token"), (ServerNotFound, "missing"), (ServerRefused, "refused"))
 MAX_POINTS = 720  # per chart: about one per two pixels
-
-
-@dataclass(frozen=True)
-class CachedRead:
-    """An answer of the server and when it was read (Unix seconds).
-
-    `body` is None if there never was an answer; `error` is the reason why there is no newer one.
-    """
-
-    body: dict[str, Any] | None
-    at: float
-    error: str | None = None
-    kind: str = ""  # "unreachable" | "refused" | "token" | "missing" | "log-in" if there is an error
-
-    @property
-    def stale(self) -> bool:
-        """Is this an older answer, because the newest request failed?"""
-        return self.error is not None and self.body is not None
-
-
-class LastGoodAnswers:
-    """The newest good answer to each request, at most `size` of them; shared by all sessions."""
-
-    def __init__(self, size: int = 256):
-        self._size = size
-        self._answers: OrderedDict[tuple[Any, ...], CachedRead] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def remember(self, request: tuple[Any, ...], reading: CachedRead) -> CachedRead:
-        """Store and return a good reading; for a failed one return the last good answer with its error."""
-        with self._lock:
-            if reading.error is None:
-                self._answers[request] = reading
-                self._answers.move_to_end(request)
-                while len(self._answers) > self._size:
-                    self._answers.popitem(last=False)
-                return reading
-            last = self._answers.get(request)
-        if last is None or reading.kind != "unreachable":  # never show what is gone or forbidden now
-            return reading
-        return CachedRead(last.body, last.at, reading.error, reading.kind)
 
 
 @st.cache_resource

@@ -2,12 +2,6 @@
 
 The only module that knows the server's URLs. The pages call it through `ui.kit.cached_reads`. Server and token come from
 `ui.kit.environment`.
-
-    ClientError              the message is one sentence for the person at the screen
-    ├── ServerUnreachable    no connection, a timeout, or 5xx: a later retry helps
-    ├── TokenRefused         401 or 403: another token is needed
-    ├── ServerNotFound       404: the server does not have it
-    └── ServerRefused        any other 4xx; `code` and `action` give the reason
 """
 
 from __future__ import annotations
@@ -19,36 +13,12 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
+from ui.kit.answers import ClientError, ServerUnreachable, body_of, json_of
 from ui.kit.environment import tls_context, token
 from ui.kit.fleet_page import EVERYTHING, FleetPage, Params
 
 MAX_TAGGED_ANSWERS = 64
 HTTP_TIMEOUT = httpx.Timeout(8.0, connect=2.0)
-
-
-class ClientError(Exception):
-    """Base of the errors between a page and the server."""
-
-
-class ServerUnreachable(ClientError):
-    """No usable answer came from the server."""
-
-
-class TokenRefused(ClientError):
-    """The server does not know the token, or its role does not allow the request."""
-
-
-class ServerNotFound(ClientError):
-    """The server does not have the requested object."""
-
-
-class ServerRefused(ClientError):
-    """The server refused the request. `action` is the recorded refused action, if there is one."""
-
-    def __init__(self, message: str, code: str = "", action: Mapping[str, Any] | None = None):
-        super().__init__(message)
-        self.code = code
-        self.action = action
 
 
 class ServerClient:
@@ -163,7 +133,7 @@ class ServerClient:
     def _about(self, address: str) -> dict[str, Any] | ClientError:
         bearer = {"Authorization": f"Bearer {secret}"} if (secret := self._token()) else {}
         try:
-            return _body(self._http.get(f"{address}/api/v1/server", headers=bearer))
+            return body_of(self._http.get(f"{address}/api/v1/server", headers=bearer))
         except ClientError as error:
             return error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -209,9 +179,9 @@ class ServerClient:
         """
         params: Params = [("filter", text) for text in matchers]
         answer = self._answer("GET", "/alertmanager/api/v2/alerts", params=params)
-        if answer.is_success and isinstance(found := _json(answer), list):
+        if answer.is_success and isinstance(found := json_of(answer), list):
             return {"alerts": found}
-        return _body(answer)
+        return body_of(answer)
 
     def rules(self) -> dict[str, Any]:
         """Rule groups with the state and last evaluation of each rule."""
@@ -294,7 +264,7 @@ class ServerClient:
         answer = self._answer("GET", path, params=params, headers={"If-None-Match": etag} if etag else {})
         if answer.status_code == httpx.codes.NOT_MODIFIED:
             return {**known, **_as_of(answer)}
-        body = _body(answer)
+        body = body_of(answer)
         if new := answer.headers.get("ETag"):
             self._answers[key] = new, body
             while len(self._answers) > MAX_TAGGED_ANSWERS:
@@ -305,7 +275,7 @@ class ServerClient:
         return self._send("GET", path, params=params)
 
     def _send(self, method: str, path: str, **rest: Any) -> dict[str, Any]:
-        return _body(self._answer(method, path, **rest))
+        return body_of(self._answer(method, path, **rest))
 
     def _answer(
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **rest: Any
@@ -342,7 +312,7 @@ def _may_ask_another(error: Exception, method: str, headers: Mapping[str, str]) 
 
 
 def _is_of_standby(answer: httpx.Response) -> bool:
-    body = _json(answer) if answer.status_code == 503 else None
+    body = json_of(answer) if answer.status_code == 503 else None
     error = body.get("error") if isinstance(body, dict) else None
     return isinstance(error, dict) and error.get("code") == "standby"
 
@@ -357,43 +327,3 @@ def _unreachable_message(server: str, error: Exception) -> str:
     if isinstance(error, httpx.TimeoutException):
         return f"The server at {server} did not answer in time."
     return f"The server at {server} gave no usable answer ({type(error).__name__})."
-
-
-def _body(answer: httpx.Response) -> dict[str, Any]:
-    """The JSON of a successful answer, or `html`; any other is raised as a `ClientError`."""
-    is_page = answer.headers.get("content-type", "").startswith("text/html")
-    body = {"html": answer.text} if is_page else _json(answer)
-    if answer.is_success and isinstance(body, dict):
-        return body
-    raise _error(answer.status_code, body)
-
-
-def _json(answer: httpx.Response) -> Any:
-    try:
-        return answer.json()
-    except ValueError:
-        return None
-
-
-def _error(status: int, body: Any) -> ClientError:
-    """The error in the API's form `{"error": {"code", "message", "detail"}}` or in another one.
-
-    Prometheus' API has the message itself under `error`; Alertmanager's API answers with a bare string.
-    """
-    found = (
-        body.get("error") if isinstance(body, dict) else {"message": body if isinstance(body, str) else ""}
-    )
-    error = found if isinstance(found, dict) else {}
-    prometheus = found if isinstance(found, str) else ""
-    message = str(error.get("message") or prometheus or f"The server answered {status}.")
-    if status in (401, 403):
-        return TokenRefused(f"The server refused the token ({status}): {message}")
-    if status == 404:
-        return ServerNotFound(message)
-    if 400 <= status < 500:
-        detail = error.get("detail")
-        action = detail.get("action") if isinstance(detail, dict) else None
-        return ServerRefused(
-            message, str(error.get("code") or ""), action if isinstance(action, dict) else None
-        )
-    return ServerUnreachable(f"The server cannot answer now ({status}): {message}")

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from ui.kit import fleet_page
-from ui.kit.client import ClientError, ServerClient, ServerNotFound, ServerRefused
+from ui.kit.answers import ClientError, ServerNotFound, ServerRefused
+from ui.kit.client import ServerClient
 from ui.kit.environment import server_url, token
 from ui.kit.fleet_page import EVERYTHING, FleetPage
 from ui.kit.statuses import STATUSES

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import streamlit as st
 
 from ui.kit import role_map
-from ui.kit.client import TokenRefused
+from ui.kit.answers import TokenRefused
 from ui.kit.role_map import RoleMap, lower
 
 AUTH_FILE = "CONTROLPLANE_AUTH_FILE"

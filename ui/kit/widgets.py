@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
-from ui.kit import cached_reads, statuses, units
+from ui.kit import answers, statuses, units
 from ui.kit.markup import plain, visible
 from ui.kit.statuses import BadgeStyle
 
@@ -147,7 +147,7 @@ def header(title: str) -> Any:
     return slot
 
 
-def as_of(reading: cached_reads.CachedRead) -> None:
+def as_of(reading: answers.CachedRead) -> None:
     """The time of the page's data, by the server's clock where the answer has it."""
     if reading.body is None:
         return
@@ -155,7 +155,7 @@ def as_of(reading: cached_reads.CachedRead) -> None:
     st.caption(width="content", body=f":material/schedule: as of {units.clock(at, zone(), time.time())}")
 
 
-def banner(reading: cached_reads.CachedRead) -> None:
+def banner(reading: answers.CachedRead) -> None:
     """Why the page is not up to date; nothing while it is.
 
     Its container always exists: what follows keeps its place, otherwise the table would be rebuilt.
@@ -187,7 +187,7 @@ def banner(reading: cached_reads.CachedRead) -> None:
             st.warning(plain(reasons), title=plain(title), icon=":material/cloud_off:")
 
 
-def listed(reading: cached_reads.CachedRead, key: str, unsupported: str, empty: str) -> list[dict[str, Any]]:
+def listed(reading: answers.CachedRead, key: str, unsupported: str, empty: str) -> list[dict[str, Any]]:
     """The rows under `key` of what was read; without any, shows why."""
     if reading.kind == "missing":
         st.info(unsupported, icon=":material/update:")

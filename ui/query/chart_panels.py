@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from ui.kit import cached_reads, charts, frames, series_queries, units, widgets
+from ui.kit import answers, cached_reads, charts, frames, series_queries, units, widgets
 from ui.kit.markup import plain
 from ui.kit.series_queries import ChartPanel
 from ui.kit.time_range import TimeRange
@@ -71,7 +71,7 @@ def margins(panels: Sequence[ChartPanel]) -> dict[str, charts.Margins]:
     return {f"chart_{name}": each for name, each in (dict.fromkeys(names, charts.MARGINS) | others).items()}
 
 
-def draw_notes(reports: Json | None, past: cached_reads.CachedRead | None = None) -> None:
+def draw_notes(reports: Json | None, past: answers.CachedRead | None = None) -> None:
     """Notes on the resolution and coverage of a long range."""
     with st.container(key="chart_notes"):  # always there, so that what follows keeps its place
         if resolution := series_queries.resolution_note(reports):

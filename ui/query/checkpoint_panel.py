@@ -14,7 +14,7 @@ import streamlit as st
 
 from ui.actions import change_dialog, dialogs
 from ui.checkpoints import assessment, columns, findings, frames, inventory_request
-from ui.kit import cached_reads, statuses, units, widgets
+from ui.kit import answers, cached_reads, statuses, units, widgets
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, plain, visible
 from ui.query import repair_panel, rewind_panel
@@ -34,7 +34,7 @@ def draw(query: Json, role: str | None) -> None:
         st.fragment(run_every=every)(_panel)(identity, role, awaited)
 
 
-def _read(identity: str) -> tuple[cached_reads.CachedRead, bool]:
+def _read(identity: str) -> tuple[answers.CachedRead, bool]:
     """What is known, and whether a new inventory is expected."""
     now = time.time()
     reading = cached_reads.checkpoint(identity, quick=inventory_request.is_awaited(identity, now))
@@ -68,7 +68,7 @@ def _panel(identity: str, role: str | None, drawn: bool) -> None:
                 repair_panel.draw_undo(cached_reads.query(identity).body or {}, role)
 
 
-def _nothing(reading: cached_reads.CachedRead) -> str:
+def _nothing(reading: answers.CachedRead) -> str:
     if reading.kind == "missing":
         return f"not known ({str(reading.error).rstrip('.')})."
     return str(reading.error)

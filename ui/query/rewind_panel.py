@@ -16,7 +16,7 @@ import streamlit as st
 from ui.actions import change_dialog
 from ui.checkpoints import assessment
 from ui.kit import action_checks, cached_reads, cells, units, widgets
-from ui.kit.client import ClientError
+from ui.kit.answers import ClientError
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, plain
 from ui.query import repair_panel

@@ -5,8 +5,7 @@ import pytest
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from ui.kit import cached_reads
-from ui.kit.cached_reads import CachedRead, LastGoodAnswers
-from ui.kit.client import ServerUnreachable, TokenRefused
+from ui.kit.answers import CachedRead, LastGoodAnswers, ServerUnreachable, TokenRefused
 
 
 def test_many_readers_cause_one_request(client: FakeClient, world: World) -> None:

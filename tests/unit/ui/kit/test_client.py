@@ -6,13 +6,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from ui.kit.client import (
-    ServerClient,
-    ServerNotFound,
-    ServerRefused,
-    ServerUnreachable,
-    TokenRefused,
-)
+from ui.kit.answers import ServerNotFound, ServerRefused, ServerUnreachable, TokenRefused
+from ui.kit.client import ServerClient
 from ui.kit.fleet_page import FleetPage
 
 

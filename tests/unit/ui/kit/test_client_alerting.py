@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from ui.kit.client import ServerClient, ServerRefused, ServerUnreachable
+from ui.kit.answers import ServerRefused, ServerUnreachable
+from ui.kit.client import ServerClient
 
 
 def client(status: int, body: Any, requests: list[httpx.Request]) -> ServerClient:

@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ui.kit import fleet_table
-from ui.kit.client import ServerClient, ServerNotFound, ServerUnreachable
+from ui.fleet import table as fleet_table
+from ui.kit.answers import ServerNotFound, ServerUnreachable
+from ui.kit.client import ServerClient
 from ui.kit.fleet_page import FleetPage
 from ui.kit.several_servers import SideBySideClient, open_client
 

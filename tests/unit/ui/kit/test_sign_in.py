@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ui.kit import cached_reads, sign_in
-from ui.kit.client import TokenRefused
+from ui.kit.answers import TokenRefused
 from ui.kit.sign_in import SESSION_SECONDS, Person
 
 TOKEN = {"name": "dashboard", "role": "operator", "may_impersonate": True}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.ui import factories
-from ui.kit import fleet_table
+from ui.fleet import table as fleet_table
 from ui.kit.units import UNKNOWN
 
 
