@@ -26,6 +26,7 @@ from starlette.responses import JSONResponse, Response
 
 from controlplane.api.access import UnknownTokens, authorize
 from controlplane.api.bodies import ErrorBody
+from controlplane.api.dashboard import saved_views
 from controlplane.api.exposure.strict_transport import StrictTransport
 from controlplane.api.fleet.cache import FleetCache
 from controlplane.api.host_check import HostCheck
@@ -65,6 +66,7 @@ ROUTERS = (
     events.router,
     agents.router,
     queries.router,
+    saved_views.router,
     capacity.router,
     changes.router,
     history.router,

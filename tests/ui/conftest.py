@@ -107,6 +107,19 @@ class FakeClient(AlertingAnswers):
     def act_on_app(self, name: str, body: dict[str, Any], idempotency_key: str) -> dict[str, Any]:
         return self._or_error(self.world.apps.act(name, body, idempotency_key))
 
+    def saved_views(self) -> dict[str, Any]:
+        return self._or_error(self.world.views())
+
+    def save_view(self, name: str, parameters: str) -> dict[str, Any]:
+        self._or_error(None)
+        self.world.saved_views[name] = parameters
+        return {}
+
+    def delete_view(self, name: str) -> dict[str, Any]:
+        self._or_error(None)
+        del self.world.saved_views[name]
+        return self.world.views()
+
     def checkpoints(self) -> dict[str, Any]:
         return self._or_error(self.world.checkpoints.list(self.now))
 

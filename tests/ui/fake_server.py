@@ -50,6 +50,7 @@ class World:
         self.apps = app_factories.FakeApps()
         self.incidents = incident_factories.FakeIncidents()
         self.bulk = fake_bulk_actions.FakeBulkActions(self.queries)
+        self.saved_views: dict[str, str] = {}
         self.batch_age: float | None = 48.0
         self.series_labels: dict[str, str] = {}
 
@@ -66,6 +67,11 @@ class World:
         labels = {f"{k}={v}" for query in self.queries for k, v in query["labels"].items()}
         apps = {query["app"] for query in self.queries}
         return {"choices": {"apps": sorted(apps), "labels": sorted(labels)}}
+
+    def views(self) -> dict[str, Any]:
+        """The saved views, by name."""
+        kept = {"saved_by": "ada", "saved_at": "2026-03-01T09:00:00.000Z"}
+        return {"views": [{"name": n, "parameters": p, **kept} for n, p in sorted(self.saved_views.items())]}
 
     def about(self) -> dict[str, Any]:
         """Role and figures of the server."""
@@ -206,6 +212,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, {"action": self.world.seen(found, now)}) if found else self._error(
                     404, "", "no"
                 )
+            case ["saved-views"]:
+                self._send(200, self.world.views())
             case ["apps"]:
                 self._send(200, self.world.apps.list())
             case ["agents"]:
@@ -233,10 +241,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        self._send(200, self.world.desire(unquote(self.path.split("/")[4]), body, time.time()))
+        kind, name = self.path.split("/")[3], unquote(self.path.split("/")[4])
+        if kind == "saved-views":
+            self.world.saved_views[name] = body["parameters"]
+            self._send(200, self.world.views()["views"][-1])
+        else:
+            self._send(200, self.world.desire(name, body, time.time()))
 
     def do_DELETE(self) -> None:
-        if not self._alerting("DELETE"):
+        if self.path.startswith("/api/v1/saved-views/"):
+            del self.world.saved_views[unquote(self.path.split("/")[4])]
+            self._send(200, self.world.views())
+        elif not self._alerting("DELETE"):
             self._error(404, "not_found", "no such path")
 
     def _alerting(self, method: str, body: dict[str, Any] | None = None) -> bool:

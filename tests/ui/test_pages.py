@@ -110,6 +110,39 @@ def test_the_order_and_the_page_are_in_the_address(app: AppTest, world: World) -
     assert sorted(names(app)) == ["query-25", "query-250"]
 
 
+def test_a_saved_view_brings_back_filters_order_and_columns(app: AppTest, world: World) -> None:
+    app.query_params["sort"] = "-lag_rows"
+    app.run()
+    app.multiselect(key="status").set_value(["failed", "stuck"]).run()
+    app.multiselect(key="column").set_value(["Backlog", "Spark"]).run()
+    app.text_input(key="view_name").set_value("In trouble")
+    next(button for button in app.button if button.label == "Save this view").click().run()
+    assert world.saved_views == {
+        "In trouble": "status=failed&status=stuck&sort=-lag_rows&column=Backlog&column=Spark"
+    }
+    wanted = names(app)
+    app.multiselect(key="status").set_value([]).run()
+    app.multiselect(key="column").set_value([]).run()
+    app.query_params["sort"] = "name"
+    app.run()
+    assert names(app) != wanted
+    app.button(key="open_view_In trouble").click().run()
+    assert (names(app), app.multiselect(key="column").value) == (wanted, ["Backlog", "Spark"])
+    assert app.query_params["sort"] == "-lag_rows"
+    app.button(key="delete_view_In trouble").click().run()
+    assert world.saved_views == {}
+    assert "No view is saved yet." in texts(app)
+
+
+def test_a_viewer_opens_saved_views_and_changes_none(app: AppTest, world: World) -> None:
+    world.role, world.saved_views = "viewer", {"mine": "app=gone&label=team%3Dgone&column=label%20zone"}
+    app.run()
+    assert app.button(key="delete_view_mine").disabled
+    app.button(key="open_view_mine").click().run()
+    assert not app.exception
+    assert "No query matches the filters." in texts(app)
+
+
 def test_fleet_reports_that_no_query_matches(app: AppTest) -> None:
     app.query_params["search"] = "nothing like this"
     app.run()

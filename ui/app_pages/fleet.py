@@ -4,7 +4,7 @@ The server filters, sorts and cuts into pages. Filters, order and page are in th
 rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +12,15 @@ import streamlit as st
 
 from ui.actions import bulk
 from ui.alerting import incident_panel
+from ui.fleet import saved_views
 from ui.fleet import table as fleet_table
 from ui.kit import cached_reads, listing, statuses, units, widgets
-from ui.kit.fleet_page import ATTENTION, ROWS, SORTABLE, FleetPage
+from ui.kit.fleet_page import ATTENTION, ROWS, FleetPage
 from ui.kit.frames import Json
 from ui.kit.listing import PageOfRows
 
 #: Orders that start with the largest value when their column is clicked first.
-LARGEST_FIRST = frozenset(SORTABLE) - {ATTENTION, "status", "name", "app"}
+LARGEST_FIRST = fleet_table.SORTABLE - {ATTENTION, "status", "name", "app"}
 
 
 def toggle(status: str) -> None:
@@ -50,14 +51,14 @@ def open_query(query_id: str) -> None:
 def order() -> str:
     """The order in the address; what needs attention first without a valid one."""
     found = st.query_params.get("sort", "")
-    return found if found.removeprefix("-") in SORTABLE else ATTENTION
+    return found if found.removeprefix("-") in fleet_table.SORTABLE else ATTENTION
 
 
-def filters(choices: Mapping[str, Any]) -> FleetPage:
-    """Draw the filters (`?search=&server=&app=&status=&label=`) and return the page that they ask for."""
+def filters(choices: Mapping[str, Any]) -> tuple[FleetPage, list[str]]:
+    """Draw the filters (`?search=&server=&app=&status=&label=`); returns the page that they ask for and the columns."""
     servers = sorted(choices.get("servers") or ())
-    apps = {*(choices.get("apps") or ()), *st.query_params.get_all("app")}
-    labels = {*(choices.get("labels") or ()), *st.query_params.get_all("label")}
+    apps = _known(choices, "apps", "app")
+    labels = _known(choices, "labels", "label")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="filters"):
         search = widgets.search_input(
             "search", 'Search name, app, reason, alert, label or id, or {app="billing"}'
@@ -66,22 +67,50 @@ def filters(choices: Mapping[str, Any]) -> FleetPage:
         chosen = widgets.filter_select("Status", list(statuses.STATUSES), "status", "All statuses")
         chosen_labels = widgets.filter_select("Label", sorted(labels), "label", "All labels")
         named = widgets.filter_select("Server", servers, "server", "All servers") if servers else []
+        columns = choose_columns(labels)
+        views = st.container(width="content")
     given = (search, tuple(chosen_apps), tuple(chosen), tuple(chosen_labels), tuple(named))
     if given != st.session_state.setdefault("fleet_filters", given):
         st.session_state["fleet_filters"] = given
         st.query_params.pop("from_row", None)  # another list starts with its first row
     start = units.number(st.query_params.get("from_row")) or 0.0
-    return FleetPage(*given, sort=order(), offset=max(0, int(start)))
+    page = FleetPage(
+        *given,
+        fields=fleet_table.fields(fleet_table.columns(columns)),
+        sort=order(),
+        offset=max(0, int(start)),
+    )
+    with views:
+        saved_views.draw(page, columns)
+    return page, columns
 
 
-def table(body: Json, page: FleetPage) -> None:
+def _known(choices: Mapping[str, Any], kind: str, key: str) -> set[str]:
+    """What a filter offers: what the server knows, and what is chosen although the server does not know it now."""
+    chosen = (*st.query_params.get_all(key), *(st.session_state.get(key) or ()))
+    return {*(choices.get(kind) or ()), *chosen}
+
+
+def choose_columns(labels: Iterable[str]) -> list[str]:
+    """Draw the choice of columns (`?column=`) and return their names."""
+    offered = fleet_table.choosable(labels)
+    chosen = (*st.query_params.get_all("column"), *(st.session_state.get("column") or ()))
+    offered += sorted({name for name in chosen if name.startswith(fleet_table.LABEL)} - set(offered))
+    with st.popover("Columns", icon=":material/view_column:"):
+        return st.multiselect(
+            "Columns", offered, fleet_table.DEFAULT, key="column", bind="query-params", placeholder="None"
+        )
+
+
+def table(body: Json, page: FleetPage, columns: Collection[str]) -> None:
     """The table of this page's queries."""
-    rows = fleet_table.rows(body.get("queries") or [])
+    shown = fleet_table.columns(columns)
+    rows = fleet_table.rows(body.get("queries") or [], shown)
     total = int(body.get("total") or 0)
     listing.draw(
         "fleet_table",
         "The fleet's queries; a row opens its query",
-        fleet_table.columns(),
+        [column.shown for column in shown],
         PageOfRows(rows, total, page.offset, ROWS, page.sort),
         open_query,
         sort_by,
@@ -107,7 +136,7 @@ def live(stamp: Any) -> None:
     """The part of the page that refreshes."""
     above = st.container()
     tiles = st.container()
-    page = filters((cached_reads.fleet_choices().body or {}).get("choices") or {})
+    page, columns = filters((cached_reads.fleet_choices().body or {}).get("choices") or {})
     reading = cached_reads.fleet(page)
     with stamp:
         widgets.as_of(reading)
@@ -120,11 +149,11 @@ def live(stamp: Any) -> None:
     with tiles:
         widgets.status_tiles(counts, list(page.statuses), toggle)
     if reading.body.get("queries"):
-        table(reading.body, page)
+        table(reading.body, page, columns)
         act_on_all(page, int(reading.body.get("total") or 0))
     elif page.offset and reading.body.get("total"):
         st.button("Show the first page", on_click=turn_to, args=(0,))
-    elif counts or page != FleetPage(sort=page.sort):
+    elif counts or page != FleetPage(fields=page.fields, sort=page.sort):
         st.caption("No query matches the filters.")
     else:
         widgets.getting_started(cached_reads.connection().server)

@@ -13,6 +13,12 @@ class ChartRange {
     this.layer.className = "chart-range";
     this.layer.style.cssText = "position: fixed; inset: 0; pointer-events: none; z-index: 50;";
     document.body.append(this.layer);
+    // A chart that is replaced loses its tooltip, on a slow machine long after the refresh.
+    this.replaced = new MutationObserver(changes => {
+      const isChart = node => node.tagName === "CANVAS" || node.querySelector?.("canvas");
+      if (this.last && changes.some(change => [...change.addedNodes].some(isChart))) this.remind([100]);
+    });
+    this.replaced.observe(document.body, { childList: true, subtree: true });
     this.listening = new AbortController();
     const on = (name, then, more) => document.addEventListener(name, then, { signal: this.listening.signal, ...more });
     on("pointerdown", event => this.pressed(event));
@@ -28,15 +34,20 @@ class ChartRange {
 
   close() {
     clearTimeout(this.single);
+    this.replaced.disconnect();
     this.listening.abort();
     this.layer.remove();
   }
 
   update(data) {
     this.data = data;
+    this.remind([50, 300]);
+  }
+
+  // Report the pointer to the chart below it again.
+  remind(waits) {
     const { last } = this;
-    // A refreshed chart has lost its tooltip: tell it again where the pointer is.
-    if (last) for (const wait of [50, 300]) setTimeout(() => last === this.last && this.point(last), wait);
+    if (last) for (const wait of waits) setTimeout(() => last === this.last && this.point(last), wait);
   }
 
   point({ clientX, clientY }) {

@@ -122,12 +122,14 @@ class Listing {
     row.cells.forEach((value, place) => {
       const text = JSON.stringify(value);
       let slot = line.cells[place];
-      if (!slot) line.append(slot = node("td", { role: "cell", class: columns[place].style }));
+      if (!slot) line.append(slot = node("td", { role: "cell" }));
+      if (slot.className !== columns[place].style) slot.className = columns[place].style;
       if (slot.shown !== text) {
         slot.shown = text;
         slot.replaceChildren(...cell(value));
       }
     });
+    while (line.cells.length > columns.length) line.lastChild.remove();
     return line;
   }
 

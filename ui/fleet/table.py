@@ -1,11 +1,12 @@
-"""The Fleet page's table: columns, and a row of cells for each query. Pure.
+"""The Fleet page's table: columns to choose from, and a row of cells for each query. Pure.
 
 An unknown value is a dash, never 0. Times are sent as times, so that rows stay the same while nothing happens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,46 +21,117 @@ MAX_ALERT_COUNT = 20  # shown as a number; above it is "20+"
 _NOT_READING = statuses.NOT_RUNNING  # their last input rate is not the current one
 
 
-def columns() -> list[ListColumn]:
-    """The columns; a click on a head orders by the column's field."""
-    return [
-        ListColumn("Query", "title", "name"),
-        ListColumn("Status", "tight phone", "status"),
-        ListColumn("Reason", "wide"),
-        ListColumn("Alerts", "tight phone", fleet_page.ATTENTION),
-        ListColumn("Backlog", "number", "lag_rows"),
-        ListColumn("Backlog age", "number", "lag_seconds"),
-        ListColumn("Input rate", "number", "input_rows_per_second"),
-        ListColumn("Last batch", "number", "batch_duration_seconds"),
-        ListColumn("State rows", "number", "state_rows"),
-        ListColumn("Last progress", "number", "last_progress_at"),
-    ]
+@dataclass(frozen=True)
+class FleetColumn:
+    """A column, the fields of a query that it needs, and a query's cell."""
+
+    shown: ListColumn
+    fields: tuple[str, ...]
+    cell: Callable[[Json], Cell]
 
 
-def rows(queries: Sequence[Json]) -> list[ListRow]:
-    """One row per query, in the order given."""
-    return [ListRow(str(query["query_id"]), _cells(query)) for query in queries]
+def _number(label: str, field: str, text: Callable[[Any], str], trend_of: str = "") -> FleetColumn:
+    """A column of numbers; `trend_of`: the recent values that are drawn below."""
+
+    def cell(query: Json) -> Cell:
+        found = text(query.get(field))
+        return _with_trend(found, (query.get("recent") or {}).get(trend_of)) if trend_of else found
+
+    return FleetColumn(ListColumn(label, "number", field), (field, *(["recent"] if trend_of else [])), cell)
 
 
-def _cells(query: Json) -> list[Cell]:
-    recent = query.get("recent") or {}
-    status = statuses.status(query.get("status"))
+def _text(label: str, field: str) -> FleetColumn:
+    return FleetColumn(ListColumn(label, "", field), (field,), lambda query: one_line(query.get(field) or ""))
+
+
+def _rate(query: Json, field: str) -> str:
+    return units.UNKNOWN if query.get("status") in _NOT_READING else units.rate(query.get(field))
+
+
+def _rate_column(label: str, field: str) -> FleetColumn:
+    return FleetColumn(ListColumn(label, "number", field), (field,), lambda query: _rate(query, field))
+
+
+def _time_column(label: str, field: str) -> FleetColumn:
+    return FleetColumn(ListColumn(label, "number", field), (field,), lambda query: _time(query.get(field)))
+
+
+def label_column(name: str) -> FleetColumn:
+    """A column of a label of the drivers, such as `team`."""
+    shown = ListColumn(name, "")
+    return FleetColumn(shown, ("labels",), lambda query: one_line((query.get("labels") or {}).get(name, "")))
+
+
+def _title(query: Json) -> Cell:
     where = " · ".join(one_line(query[name]) for name in ("server", "app") if query.get(name))
-    href = f"query?{urlencode({'query_id': query['query_id']})}"
-    return [
-        {"text": label(query), "href": href, "note": where},
-        {"text": status.label, "pill": status.color},
-        one_line(query.get("reason") or ""),
-        {"text": alert_badge(query), "pill": alert_color(query)},
-        _with_trend(units.count(query.get("lag_rows")), recent.get("lag_rows")),
-        units.span(query.get("lag_seconds")),
-        units.UNKNOWN
-        if query.get("status") in _NOT_READING
-        else units.rate(query.get("input_rows_per_second")),
-        _with_trend(units.span(query.get("batch_duration_seconds")), recent.get("batch_duration_seconds")),
-        units.count(query.get("state_rows")),
-        _time(query.get("last_progress_at")),
-    ]
+    return {
+        "text": label(query),
+        "href": f"query?{urlencode({'query_id': query['query_id']})}",
+        "note": where,
+    }
+
+
+def _status(query: Json) -> Cell:
+    status = statuses.status(query.get("status"))
+    return {"text": status.label, "pill": status.color}
+
+
+#: Always shown, in front.
+FIXED = (
+    FleetColumn(ListColumn("Query", "title", "name"), (), _title),
+    FleetColumn(ListColumn("Status", "tight phone", "status"), (), _status),
+    FleetColumn(ListColumn("Reason", "wide"), (), lambda query: one_line(query.get("reason") or "")),
+    FleetColumn(
+        ListColumn("Alerts", "tight phone", fleet_page.ATTENTION),
+        (),
+        lambda query: {"text": alert_badge(query), "pill": alert_color(query)},
+    ),
+)
+#: Columns to choose from, in the order shown; then the labels.
+OPTIONAL = (
+    _number("Backlog", "lag_rows", units.count, "lag_rows"),
+    _number("Backlog age", "lag_seconds", units.span),
+    _rate_column("Input rate", "input_rows_per_second"),
+    _rate_column("Processing rate", "processed_rows_per_second"),
+    _number("Last batch", "batch_duration_seconds", units.span, "batch_duration_seconds"),
+    _number("State rows", "state_rows", units.count),
+    _number("State memory", "state_bytes", units.size),
+    _time_column("Watermark", "watermark"),
+    _time_column("Last progress", "last_progress_at"),
+    _number("Starts", "starts", units.count),
+    _text("Desired", "desired"),
+    _text("Trigger", "trigger"),
+    _text("Spark", "spark_version"),
+    _text("Driver", "agent"),
+)
+#: Chosen at first.
+DEFAULT = ("Backlog", "Backlog age", "Input rate", "Last batch", "State rows", "Last progress")
+LABEL = "label "  # in front of a label's name among the columns to choose from
+SORTABLE = frozenset(column.shown.sort for column in (*FIXED, *OPTIONAL) if column.shown.sort) | {"app"}
+
+
+def choosable(labels: Iterable[str]) -> list[str]:
+    """Names of the columns to choose from; `labels`: `name=value` each."""
+    names = sorted({text.partition("=")[0] for text in labels})
+    return [*(column.shown.label for column in OPTIONAL), *(LABEL + name for name in names)]
+
+
+def columns(chosen: Collection[str] = DEFAULT) -> list[FleetColumn]:
+    """The columns of these names, after the fixed ones; a click on a head orders by the column's field."""
+    known = [column for column in OPTIONAL if column.shown.label in chosen]
+    labels = [label_column(name.removeprefix(LABEL)) for name in chosen if name.startswith(LABEL)]
+    return [*FIXED, *known, *labels]
+
+
+def fields(shown: Iterable[FleetColumn]) -> tuple[str, ...]:
+    """The fields that these columns need."""
+    return tuple(dict.fromkeys(name for column in shown for name in column.fields))
+
+
+def rows(queries: Sequence[Json], shown: Sequence[FleetColumn] | None = None) -> list[ListRow]:
+    """One row per query, in the order given, with the cells of these columns (default: those chosen at first)."""
+    shown = columns() if shown is None else shown
+    return [ListRow(str(query["query_id"]), [column.cell(query) for column in shown]) for query in queries]
 
 
 def _with_trend(text: str, values: Sequence[Any] | None) -> Cell:

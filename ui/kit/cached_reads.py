@@ -218,17 +218,34 @@ def role() -> str | None:
 
 
 def act(query_id: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
-    """Request an action and clear the cache; raises `ui.kit.client.ClientError`."""
+    """Request an action and clear the cache; raises `ui.kit.answers.ClientError`."""
     answer = connection().act(query_id, body, idempotency_key)
     clear()
     return dict(answer["action"])
 
 
 def set_desired(query_id: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Set the desired state and clear the cache; the action requested for it. Raises `ui.kit.client.ClientError`."""
+    """Set the desired state and clear the cache; the action requested for it. Raises `ui.kit.answers.ClientError`."""
     answer = connection().set_desired(query_id, body)
     clear()
     return answer["action"]
+
+
+def saved_views() -> CachedRead:
+    """Saved views of the Fleet page."""
+    return _read("saved_views")
+
+
+def save_view(name: str, parameters: str) -> None:
+    """Save a view of the Fleet page and clear the cache; raises `ui.kit.answers.ClientError`."""
+    connection().save_view(name, parameters)
+    clear()
+
+
+def delete_view(name: str) -> None:
+    """Delete a saved view and clear the cache; raises `ui.kit.answers.ClientError`."""
+    connection().delete_view(name)
+    clear()
 
 
 def bulk_action(bulk_id: str) -> CachedRead:
@@ -237,21 +254,21 @@ def bulk_action(bulk_id: str) -> CachedRead:
 
 
 def post_bulk_action(place: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
-    """Plan, request or cancel an action on many queries and clear the cache; raises `ui.kit.client.ClientError`."""
+    """Plan, request or cancel an action on many queries and clear the cache; raises `ui.kit.answers.ClientError`."""
     answer = connection().post_bulk_action(place, body, idempotency_key)
     clear()
     return answer
 
 
 def act_on_app(name: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
-    """Request an action on an application and clear the cache; raises `ui.kit.client.ClientError`."""
+    """Request an action on an application and clear the cache; raises `ui.kit.answers.ClientError`."""
     answer = connection().act_on_app(name, body, idempotency_key)
     clear()
     return dict(answer["action"])
 
 
 def request_inventory(query_id: str) -> str:
-    """Request a checkpoint inventory and clear the cache; raises `ui.kit.client.ClientError`.
+    """Request a checkpoint inventory and clear the cache; raises `ui.kit.answers.ClientError`.
 
     Returns the collector: "agent" or "server".
     """
@@ -261,21 +278,21 @@ def request_inventory(query_id: str) -> str:
 
 
 def acknowledge(fingerprint: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Acknowledge a firing alert and clear the cache; raises `ui.kit.client.ClientError`."""
+    """Acknowledge a firing alert and clear the cache; raises `ui.kit.answers.ClientError`."""
     answer = connection().acknowledge(fingerprint, body)
     clear()
     return dict(answer["alert"])
 
 
 def silence(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Create a silence and clear the cache; raises `ui.kit.client.ClientError`."""
+    """Create a silence and clear the cache; raises `ui.kit.answers.ClientError`."""
     answer = connection().silence(body)
     clear()
     return dict(answer["silence"])
 
 
 def expire(silence_id: str) -> dict[str, Any]:
-    """End a silence and clear the cache; raises `ui.kit.client.ClientError`."""
+    """End a silence and clear the cache; raises `ui.kit.answers.ClientError`."""
     answer = connection().expire(silence_id)
     clear()
     return dict(answer["silence"])

@@ -208,6 +208,18 @@ class ServerClient:
         """Set the desired state of a query: `{"desired", "action"}`, the action None where nothing is to be done."""
         return self._send("PUT", _path("queries", query_id) + "/desired", json=dict(body))
 
+    def saved_views(self) -> dict[str, Any]:
+        """Saved views of the Fleet page: `{"views"}`."""
+        return self._get("/api/v1/saved-views")
+
+    def save_view(self, name: str, parameters: str) -> dict[str, Any]:
+        """Save a view of the Fleet page; `parameters` is the query string of its address."""
+        return self._send("PUT", _path("saved-views", name), json={"parameters": parameters})
+
+    def delete_view(self, name: str) -> dict[str, Any]:
+        """Delete a saved view; answers with those that are left."""
+        return self._send("DELETE", _path("saved-views", name))
+
     def bulk_action(self, bulk_id: str) -> dict[str, Any]:
         """An action on many queries, with the state of each."""
         return self._get(_path("bulk-actions", bulk_id))

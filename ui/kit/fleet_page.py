@@ -21,12 +21,8 @@ ROWS = 100
 MAX_SEARCH_CHARS = 256  # of the server
 #: What needs attention first: by severity, then the newest.
 ATTENTION = "alert_severity"
-#: The fields that the Fleet page shows.
-FIELDS = (
-    "query_id,app,name,status,reason,since,alerts,alert_severity,lag_rows,lag_seconds,input_rows_per_second,"
-    "batch_duration_seconds,state_rows,last_progress_at,recent"
-)
-SORTABLE = (ATTENTION, "status", "name", "app", *FIELDS.split(",")[8:-1])
+#: The fields that each row of the Fleet page needs, whatever columns are shown.
+FIELDS = ("query_id", "app", "name", "status", "reason", "since", "alerts", "alert_severity")
 CRITICAL, WARNING = ("failed", "lost", "unreachable", "stuck"), ("lagging", "backing_off")
 
 
@@ -34,7 +30,7 @@ CRITICAL, WARNING = ("failed", "lost", "unreachable", "stuck"), ("lagging", "bac
 class FleetPage:
     """A page: filters (`labels` as `name=value`), order and place. `servers`: names, where there are several.
 
-    `search`: words or matchers.
+    `search`: words or matchers. `fields`: of the shown columns.
     """
 
     search: str = ""
@@ -42,6 +38,7 @@ class FleetPage:
     statuses: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
     sort: str = ATTENTION
     offset: int = 0
     limit: int = ROWS
@@ -52,7 +49,8 @@ class FleetPage:
         given += [("app", name) for name in self.apps]
         given += [("status", name) for name in self.statuses]
         given += [("label", text) for text in matchers(self.labels)]
-        place = {"sort": self.sort, "offset": str(self.offset), "limit": str(self.limit), "fields": FIELDS}
+        fields = ",".join(dict.fromkeys((*FIELDS, *self.fields)))
+        place = {"sort": self.sort, "offset": str(self.offset), "limit": str(self.limit), "fields": fields}
         return [*given, *place.items()]
 
     def _search(self) -> Params:

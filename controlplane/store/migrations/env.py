@@ -3,6 +3,7 @@
 from alembic import context
 
 from controlplane.store import series  # noqa: F401 - its table is part of the metadata
+from controlplane.store.dashboard import saved_views  # noqa: F401
 from controlplane.store.shared.lease import metadata
 from controlplane.store.supervision import (  # noqa: F401
     apps,

@@ -4,14 +4,16 @@ from typing import Any
 
 import pytest
 
+from controlplane.api.fleet.answer import FIELDS, SORTABLE
 from tests.ui import factories
 from ui.fleet import table as fleet_table
+from ui.kit import fleet_page, markup
 from ui.kit.units import UNKNOWN
 
 
 def cells(**overrides: object) -> dict[str, Any]:
     (row,) = fleet_table.rows([factories.fleet_query(1, **overrides)])
-    return dict(zip((column.label for column in fleet_table.columns()), row.cells, strict=True))
+    return dict(zip((column.shown.label for column in fleet_table.columns()), row.cells, strict=True))
 
 
 def test_a_row_has_its_link_its_sentence_and_numbers_with_units() -> None:
@@ -63,3 +65,21 @@ def test_alerts_are_counted_in_the_color_of_the_worst(
 
 def test_names_cannot_reorder_the_line() -> None:
     assert cells(name="a\u202eb\nc")["Query"]["text"] == "a\ufffdb c"
+
+
+def test_chosen_columns_come_in_their_order_after_the_fixed_ones_and_labels_last() -> None:
+    assert fleet_table.choosable(["team=pay", "team=web", "env=prod"])[-2:] == ["label env", "label team"]
+    shown = fleet_table.columns(["label team", "Spark", "Watermark", "no such column"])
+    names = [column.shown.label for column in shown]
+    assert names == ["Query", "Status", "Reason", "Alerts", "Watermark", "Spark", "team"]
+    assert fleet_table.fields(shown) == ("watermark", "spark_version", "labels")
+    query = factories.fleet_query(1, labels={"team": "=1+1"}, watermark=None, spark_version="4.3.0")
+    (row,) = fleet_table.rows([query], shown)
+    assert [str(cell).lstrip(markup.WORD_JOINER) for cell in row.cells[4:]] == [UNKNOWN, "4.3.0", "=1+1"]
+    assert str(row.cells[-1]).startswith(markup.WORD_JOINER)  # no formula in a spreadsheet
+
+
+def test_every_column_that_sorts_and_every_field_is_known_to_the_server() -> None:
+    asked = {name for column in fleet_table.OPTIONAL for name in column.fields} | set(fleet_page.FIELDS)
+    assert asked <= FIELDS
+    assert fleet_table.SORTABLE <= SORTABLE
