@@ -117,6 +117,7 @@ ACCESS: dict[tuple[str, str], frozenset[Role]] = {
     ("PUT", "/api/v1/baselines"): OPERATORS,
     ("GET", "/api/v1/server"): ANYONE,
     ("GET", "/api/v1/whoami"): ANYONE,
+    ("GET", "/api/v1/tokens"): ADMINS,
     ("GET", "/prometheus/api/v1/query"): VIEWERS,
     ("POST", "/prometheus/api/v1/query"): VIEWERS,
     ("GET", "/prometheus/api/v1/query_range"): VIEWERS,

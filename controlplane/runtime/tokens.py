@@ -108,6 +108,10 @@ class TokenRegistry:
         """Replace all tokens."""
         self._by_digest = {token.digest: token for token in tokens}
 
+    def all(self) -> list[Token]:
+        """Every token, revoked ones included, oldest first."""
+        return sorted(self._by_digest.values(), key=lambda token: (token.created_at, token.id))
+
     def holds(self, token: Token) -> bool:
         """Whether the token is still valid. It may have been revoked during a long poll."""
         known = self._by_digest.get(token.digest)

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from controlplane.api.access import ACCESS, METRICS, OPEN
 from controlplane.model import Role
-from controlplane.runtime.tokens import issue
+from controlplane.runtime.tokens import digest_of, issue, visible_prefix
 from controlplane.store import tokens as rows
 from tests.acceptance.live import LiveServer, eventually
 from tests.acceptance.simulated import TLS, SimulatedAgent, SimulatedQuery
@@ -246,3 +246,15 @@ def test_a_token_bound_to_an_app_speaks_and_polls_for_that_app_only(
     assert eventually(lambda: honest.poll(1.0))
     for driver in (mine, other, honest):
         driver.close()
+
+
+def test_an_admin_lists_the_tokens_without_secret_or_digest(
+    server: LiveServer, admin: httpx.Client, tokens: dict[Role, str]
+) -> None:
+    answer = admin.get("/api/v1/tokens")
+    listed = {token["prefix"]: token for token in answer.json()["tokens"]}
+    for role, secret in tokens.items():
+        shown = listed[visible_prefix(secret)]
+        assert (shown["role"], shown["revoked_at"]) == (role.value, None)
+        assert secret not in answer.text
+        assert digest_of(secret) not in answer.text

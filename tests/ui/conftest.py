@@ -107,6 +107,15 @@ class FakeClient(AlertingAnswers):
     def act_on_app(self, name: str, body: dict[str, Any], idempotency_key: str) -> dict[str, Any]:
         return self._or_error(self.world.apps.act(name, body, idempotency_key))
 
+    def try_receiver(self, receiver: str) -> dict[str, Any]:
+        return self._or_error(self.world.alerting.trial(receiver))
+
+    def tokens(self) -> dict[str, Any]:
+        return self._or_error({"tokens": factories.tokens()})
+
+    def policies(self) -> dict[str, Any]:
+        return self._or_error(factories.policies())
+
     def saved_views(self) -> dict[str, Any]:
         return self._or_error(self.world.views())
 

@@ -393,3 +393,32 @@ def what_changed() -> dict[str, Any]:
     """What changed before the trouble of a query."""
     started = {"at": "2026-11-22T09:57:30Z", "kind": "start", "sentence": "Run 5c8f03aa started."}
     return {"before": "2026-11-22T10:00:00Z", "searched_seconds": 21_600.0, "changes": [started]}
+
+
+def tokens() -> list[dict[str, Any]]:
+    """A token of each kind: valid, bound and expiring, revoked."""
+    plain = {"app": None, "may_impersonate": False, "created_at": rfc3339(NOW - 864_000)}
+    rest: dict[str, Any] = {"expires_at": None, "revoked_at": None}
+    agent = {"app": "orders", "expires_at": rfc3339(9e9)}
+    return [
+        {"id": "1", "name": "old", "role": "admin", "prefix": "cp_admin_aaaaaa", **plain, **rest}
+        | {"revoked_at": rfc3339(NOW - 60)},
+        {"id": "2", "name": "local admin", "role": "admin", "prefix": "cp_admin_bbbbbb", **plain, **rest},
+        {"id": "3", "name": "orders agent", "role": "agent", "prefix": "cp_agent_cccccc", **plain, **rest}
+        | agent,
+    ]
+
+
+def policies() -> dict[str, Any]:
+    """The built-in policies."""
+    text = "policies:\n  - name: default\n    mode: observe\n"
+    return {
+        "version": 0,
+        "applied_at": None,
+        "applied_by": "",
+        "reason": "",
+        "text": text,
+        "policies": [{"name": "default", "match": [], "mode": "observe", "restart": {}, "queries": 7}],
+        "conditions": {},
+        "history": [],
+    }

@@ -41,6 +41,7 @@ class FakeAlerting:
         ]
         self.posted: list[Json] = []
         self.delivery_problem: Json | None = None
+        self.known_receivers: list[Json] = []
 
     def listed(self, now: float) -> Json:
         rank = {"firing": 0, "pending": 1, "resolved": 2}
@@ -125,7 +126,17 @@ class FakeAlerting:
         return [item for item in firing if all(_passes(matcher, item["labels"]) for matcher in matchers)]
 
     def receivers(self) -> Json:
-        return {"problem": self.delivery_problem, "receivers": []}
+        return {"problem": self.delivery_problem, "receivers": self.known_receivers}
+
+    def trial(self, receiver: str) -> Json:
+        """Every integration takes the test, except one named `broken`."""
+        (known,) = (item for item in self.known_receivers if item["name"] == receiver)
+        names = [item["name"] for item in known["integrations"]]
+        results = [
+            {"name": n, "delivered": n != "broken", "error": "404 *gone*" if n == "broken" else None}
+            for n in names
+        ]
+        return {"receiver": receiver, "integrations": results}
 
     def rules(self, now: float) -> Json:
         return {"as_of": rfc3339(now), "groups": self.groups}
@@ -204,6 +215,8 @@ def _route(
             return 200, fake.rules(now)
         case "GET", ["api", "v1", "notifications"]:
             return 200, {"notifications": fake.notes}
+        case "POST", ["api", "v1", "receivers", "try"]:
+            return 200, fake.trial(body["receiver"])
         case "GET", ["api", "v1", "receivers"]:
             return 200, fake.receivers()
         case "GET", ["alertmanager", "api", "v2", "alerts"]:

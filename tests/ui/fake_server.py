@@ -212,6 +212,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, {"action": self.world.seen(found, now)}) if found else self._error(
                     404, "", "no"
                 )
+            case ["tokens"]:
+                self._send(200, {"tokens": factories.tokens()})
+            case ["policies"]:
+                self._send(200, factories.policies())
             case ["saved-views"]:
                 self._send(200, self.world.views())
             case ["apps"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -286,6 +287,47 @@ def test_the_server_page_names_slow_stages_refusals_and_the_role(app: AppTest, w
     assert data[0]["rows"][0]["cells"][2] == "Slow: Slot lateness."
     assert data[2]["rows"][2]["cells"][2].endswith("Refused since the start: clicks (12).")
     assert "with the role operator" in texts(app)
+
+
+def test_a_receiver_is_tested_from_the_server_page(app: AppTest, world: World) -> None:
+    integrations = [{"name": name, "failing_since": None, "error": None} for name in ("chat", "broken")]
+    world.alerting.known_receivers = [
+        {"name": "nobody", "routed": True, "integrations": []},
+        {"name": "on-call", "routed": True, "integrations": integrations},
+    ]
+    app.run()
+    app.switch_page("app_pages/server.py").run()
+    assert app.selectbox(key="trial_receiver").options == ["on-call"]
+    app.button(key="trial_send").click().run()
+    good, bad = [text for text in (each.value for each in app.caption) if "on\\-call" in text]
+    assert "took the test" in good
+    assert "404 \\*gone\\*" in bad
+    world.role = "viewer"
+    cached_reads.clear()
+    app.run()
+    assert app.button(key="trial_send").disabled
+
+
+def test_an_admin_sees_the_tokens_without_secrets_valid_ones_first(app: AppTest, world: World) -> None:
+    def tokens() -> list[list[Any]]:
+        data = [json.loads(table.proto.json) for table in app.get("bidi_component")]
+        return [row["cells"] for table in data if table["label"] == "Tokens" for row in table["rows"]]
+
+    app.run()
+    app.switch_page("app_pages/server.py").run()
+    assert tokens() == []
+    world.role = "admin"
+    cached_reads.clear()
+    app.run()
+    assert [row[0]["text"] for row in tokens()] == ["local admin", "orders agent", "old"]
+    assert tokens()[1][2].startswith("Only for the application orders. Expires in")
+
+
+def test_the_ledger_shows_the_policies_in_force(app: AppTest) -> None:
+    app.run()
+    app.switch_page("app_pages/ledger.py").run()
+    assert app.expander[0].label == plain("Policies in force: version 0, built in")
+    assert "mode: observe" in app.code[0].value
 
 
 def test_pin_puts_the_shown_range_in_the_address(app: AppTest) -> None:

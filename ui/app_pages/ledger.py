@@ -9,6 +9,7 @@ import streamlit as st
 
 from ui.kit import cached_reads, columns, frames, statuses, widgets
 from ui.kit.frames import Json
+from ui.kit.markup import plain, visible
 
 MODES = {"act": "Acted", "observe": "Observed"}
 
@@ -29,6 +30,23 @@ def figures(found: Json) -> None:
             widgets.tile("Open", str(counts.get("open", 0)), "outcome not known yet")
 
 
+def policies() -> None:
+    """The policies in force, folded: the default decides nothing but observes."""
+    found = cached_reads.policies().body
+    if not found:
+        return
+    by = f", applied by {found['applied_by']}" if found.get("applied_by") else ", built in"
+    with st.expander(
+        plain(f"Policies in force: version {found.get('version')}{by}"), icon=":material/policy:"
+    ):
+        counts = [
+            f"{item.get('name')}: {item.get('queries')} queries" for item in found.get("policies") or []
+        ]
+        st.caption(plain("; ".join(counts) or "No policy."))
+        st.code(visible(found.get("text") or ""), language="yaml", height=300)
+        st.caption("`controlplane policy apply FILE` changes them.")
+
+
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
     """The part of the page that refreshes."""
@@ -39,6 +57,7 @@ def live(stamp: Any) -> None:
     if reading.body is None:
         return
     figures(reading.body.get("figures") or {})
+    policies()
     left, middle, right = st.columns([2, 1, 1], vertical_alignment="bottom")
     with left:
         search = widgets.search_input("words", "Search query, app, policy or reason")

@@ -1,4 +1,4 @@
-"""Server page: is the server itself well? Roles, stages with their charts, store and quotas, receivers."""
+"""Server page: is the server itself well? Roles, stages with their charts, store and quotas, receivers, tokens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from ui.kit.frames import Json
 from ui.kit.listing import ListColumn, ListRow, PageOfRows
 from ui.kit.markup import plain
 from ui.query.chart_panels import CHART_HEIGHT
-from ui.server import figures
+from ui.server import figures, trial
 
 RANGE_SECONDS = 3600.0
 
@@ -78,6 +78,10 @@ def live(stamp: Any) -> None:
     known = (cached_reads.receivers().body or {}).get("receivers") or []
     sent = (cached_reads.notifications().body or {}).get("notifications") or []
     table("receivers", "Receivers", figures.RECEIVER_COLUMNS, figures.receivers(known, sent))
+    trial.draw(known)
+    if cached_reads.role() == "admin":
+        all_tokens = (cached_reads.tokens().body or {}).get("tokens") or []
+        table("tokens", "Tokens", figures.TOKEN_COLUMNS, figures.tokens(all_tokens, reading.at))
     who()
 
 

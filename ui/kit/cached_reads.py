@@ -231,6 +231,16 @@ def set_desired(query_id: str, body: Mapping[str, Any]) -> dict[str, Any] | None
     return answer["action"]
 
 
+def tokens() -> CachedRead:
+    """All tokens without their secrets."""
+    return _read("tokens")
+
+
+def policies() -> CachedRead:
+    """The policies in force."""
+    return _read("policies")
+
+
 def saved_views() -> CachedRead:
     """Saved views of the Fleet page."""
     return _read("saved_views")

@@ -19,6 +19,8 @@ from ui.kit.fleet_page import EVERYTHING, FleetPage, Params
 
 MAX_TAGGED_ANSWERS = 64
 HTTP_TIMEOUT = httpx.Timeout(8.0, connect=2.0)
+#: A trial waits for the service behind each integration.
+TRIAL_TIMEOUT = httpx.Timeout(60.0, connect=2.0)
 
 
 class ServerClient:
@@ -207,6 +209,18 @@ class ServerClient:
     def set_desired(self, query_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Set the desired state of a query: `{"desired", "action"}`, the action None where nothing is to be done."""
         return self._send("PUT", _path("queries", query_id) + "/desired", json=dict(body))
+
+    def try_receiver(self, receiver: str) -> dict[str, Any]:
+        """Send a trial notification to each integration of a receiver: `{"integrations"}`."""
+        return self._send("POST", "/api/v1/receivers/try", json={"receiver": receiver}, timeout=TRIAL_TIMEOUT)
+
+    def tokens(self) -> dict[str, Any]:
+        """All tokens without their secrets, for admins: `{"tokens"}`."""
+        return self._get("/api/v1/tokens")
+
+    def policies(self) -> dict[str, Any]:
+        """The policies in force, as parsed and as text."""
+        return self._get("/api/v1/policies")
 
     def saved_views(self) -> dict[str, Any]:
         """Saved views of the Fleet page: `{"views"}`."""

@@ -228,6 +228,50 @@ def _receiver_cells(receiver: Json, notifications: Sequence[Json]) -> list[Cell]
     ]
 
 
+TOKEN_COLUMNS = (
+    ListColumn("Token", "title"),
+    ListColumn("State", "tight phone"),
+    ListColumn("Use", "wide"),
+    ListColumn("Role"),
+    ListColumn("Created", "number"),
+)
+
+
+def tokens(found: Sequence[Json], now: float) -> list[ListRow]:
+    """One row per token, valid ones first."""
+    rows = sorted(found, key=lambda token: _token_state(token, now) != VALID)
+    return [ListRow(str(token.get("id")), _token_cells(token, now)) for token in rows]
+
+
+VALID: Cell = {"text": "Valid", "pill": "green"}
+
+
+def _token_state(token: Json, now: float) -> Cell:
+    if token.get("revoked_at"):
+        return {"text": "Revoked", "pill": "gray"}
+    expires = units.moment(token.get("expires_at"))
+    return {"text": "Expired", "pill": "gray"} if expires is not None and expires <= now else VALID
+
+
+def _token_cells(token: Json, now: float) -> list[Cell]:
+    expires = units.moment(token.get("expires_at"))
+    created = units.moment(token.get("created_at"))
+    uses = [
+        f"Only for the application {one_line(token['app'])}."
+        if token.get("app")
+        else "For all applications.",
+        "Names the person it acts for." if token.get("may_impersonate") else "",
+        f"Expires in {units.span(expires - now)}." if expires is not None and expires > now else "",
+    ]
+    return [
+        {"text": one_line(token.get("name") or ""), "note": f"{one_line(token.get('prefix') or '')}…"},
+        _token_state(token, now),
+        " ".join(filter(None, uses)),
+        str(token.get("role") or ""),
+        units.UNKNOWN if created is None else {"at": round(created)},
+    ]
+
+
 def _delivery(integrations: Sequence[Any], failing: Sequence[Any]) -> Cell:
     if failing:
         return {"text": "Failing", "pill": "red"}

@@ -16,10 +16,11 @@ from pydantic import BaseModel
 from alerts.matching.labels import Matcher
 from controlplane.api import prometheus_form
 from controlplane.api.access import ACCESS, OPEN
-from controlplane.api.bodies import StateBody
+from controlplane.api.bodies import Stamp, StateBody
 from controlplane.api.deps import CallerDep, ControlPlaneDep
 from controlplane.api.prometheus import PrometheusError
 from controlplane.api.readiness import Readiness
+from controlplane.api.render import stamp
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest
 from controlplane.failover.election import ServerRole
@@ -27,6 +28,8 @@ from controlplane.metrics import exposition
 from controlplane.metrics.exposition_pages import ExpositionPages
 from controlplane.metrics.series.scrape import own_figures
 from controlplane.model import Role
+from controlplane.runtime.tokens import Token
+from listeners.protocol.wire import rfc3339
 
 router = APIRouter(tags=["operations"])
 
@@ -125,6 +128,46 @@ async def whoami(caller: CallerDep) -> WhoBody:
         role=caller.role.value,
         person=caller.person,
         may_impersonate=caller.may_impersonate,
+    )
+
+
+class TokenBody(BaseModel):
+    """A token without its secret. `prefix`: its first characters; `app`: the only application that it may report for."""
+
+    id: str
+    name: str
+    role: str
+    prefix: str
+    app: str | None
+    may_impersonate: bool
+    created_at: str
+    expires_at: Stamp
+    revoked_at: Stamp
+
+
+class TokensBody(BaseModel):
+    """All tokens, oldest first."""
+
+    tokens: list[TokenBody]
+
+
+@router.get("/api/v1/tokens", summary="Tokens, without their secrets")
+def list_tokens(plane: ControlPlaneDep) -> TokensBody:
+    """`controlplane token create` and `revoke` change them, on the server's host."""
+    return TokensBody(tokens=[_token_body(token) for token in plane.tokens.all()])
+
+
+def _token_body(token: Token) -> TokenBody:
+    return TokenBody(
+        id=token.id,
+        name=token.name,
+        role=token.role.value,
+        prefix=token.prefix,
+        app=token.app,
+        may_impersonate=token.may_impersonate,
+        created_at=rfc3339(token.created_at),
+        expires_at=stamp(token.expires_at),
+        revoked_at=stamp(token.revoked_at),
     )
 
 
