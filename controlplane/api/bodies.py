@@ -266,6 +266,7 @@ class AgentBody(Body):
     agent: str
     app: str
     app_id: str | None
+    labels: dict[str, str]
     spark_version: str | None
     master: str | None
     ui_url: str | None

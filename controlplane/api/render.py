@@ -246,6 +246,7 @@ def agent_body(agent: Agent, host: HostLoad | None) -> AgentBody:
         agent=agent.agent,
         app=agent.app,
         app_id=agent.app_id,
+        labels=dict(agent.labels),
         spark_version=agent.spark_version,
         master=agent.master,
         ui_url=agent.ui_url,

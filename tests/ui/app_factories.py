@@ -44,6 +44,7 @@ def agent(
     return {
         "agent": name,
         "app": app,
+        "labels": {"version": "7"},
         "spark_version": "4.3.0",
         "actions": "all",
         "state": state,

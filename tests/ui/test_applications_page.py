@@ -6,6 +6,7 @@ import json
 
 from streamlit.testing.v1 import AppTest
 
+from tests.ui.app_factories import agent
 from tests.ui.app_factories import app as application
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
@@ -53,6 +54,20 @@ def test_all_drivers_are_listed_worst_first_also_where_no_application_is_declare
     world.apps.drivers = []
     later(app, client, 5)
     assert not app.get("bidi_component")
+
+
+def test_a_driver_has_a_panel_with_its_host_and_what_each_deploy_changed(app: AppTest, world: World) -> None:
+    before = agent(state="ended", name="aaaaaaaaaaaa", labels={"version": "6"}, spark_version="4.2.0")
+    world.apps.drivers = [*world.apps.drivers, before]
+    on_applications(app, driver="0123456789abcdef")
+    tables = [json.loads(table.proto.json) for table in app.get("bidi_component")]
+    deploys = next(table for table in tables if table["label"].startswith("Starts of this application"))
+    assert [row["cells"][2] for row in deploys["rows"]] == ["version 6 → 7; Spark 4.2.0 → 4.3.0", ""]
+    assert "version=7" in texts(app)
+    app.button(key="close_driver").click().run()
+    assert "driver" not in app.query_params
+    on_applications(app, driver="gone")
+    assert "does not know this driver" in texts(app)
 
 
 def test_a_confirmed_stop_is_requested_once_with_its_reason(app: AppTest, world: World) -> None:

@@ -7,6 +7,8 @@ import time
 from typing import Any
 
 import pytest
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ClientState_pb2 import ClientState
 
 from tests.ui import factories
 from tests.ui.alerting_factories import alert
@@ -68,6 +70,30 @@ def test_a_click_on_a_row_leads_to_its_query(screen: Screen) -> None:
     screen.page.get_by_role("heading", name="sessions").wait_for()
     screen.page.go_back()
     screen.page.get_by_role("heading", name="Fleet").wait_for()
+
+
+@pytest.mark.parametrize("page", ["/", "/checkpoints"])
+def test_after_a_click_no_timer_of_the_page_that_is_left_asks_for_a_rerun(screen: Screen, page: str) -> None:
+    """Streamlit would merge it with the change of the page, and the new one may stay blank."""
+    sent: list[ClientState] = []
+    screen.page.on(
+        "websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(_rerun(frame)))
+    )
+    screen.go(page)
+    until(lambda: len(screen.rows()) >= 4)
+    screen.click_name(1)
+    screen.page.locator(".st-key-checkpoint_panel").wait_for()
+    opened = sent[-1].page_script_hash
+    leaves = next(place for place, each in enumerate(sent) if each.page_script_hash == opened)
+    assert leaves > 0
+    assert sent[leaves].fragment_id == ""
+    assert {each.page_script_hash for each in sent[leaves:]} == {opened}
+
+
+def _rerun(frame: bytes) -> ClientState:
+    message = BackMsg()
+    message.ParseFromString(frame)
+    return message.rerun_script
 
 
 def test_a_viewers_sorting_stays_and_clicks_follow_it(screen: Screen) -> None:

@@ -175,10 +175,13 @@ def _send(request: dict[str, Any], body: dict[str, Any]) -> None:
     st.rerun()
 
 
-@st.fragment(run_every=POLL_SECONDS)
 def draw_followed() -> None:
     """The progress of the action that this viewer requested, until it is dismissed."""
     bulk_id = st.session_state.get(_FOLLOWED)
+    st.fragment(run_every=POLL_SECONDS if bulk_id else None)(_followed)(bulk_id)
+
+
+def _followed(bulk_id: str | None) -> None:
     reading = cached_reads.bulk_action(bulk_id) if bulk_id else None
     if reading is None or reading.body is None:
         return

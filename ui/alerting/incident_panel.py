@@ -48,11 +48,6 @@ def _all_incidents() -> None:
         st.rerun()
 
 
-def open_query(query_id: str) -> None:
-    """Open the query (a table's callback)."""
-    st.switch_page("app_pages/query.py", query_params={"query_id": query_id})
-
-
 def head(incident: Json) -> None:
     """Where the page is, cause, state, since when, and the sentence on the extent."""
     now = time.time()
@@ -143,7 +138,7 @@ def _part(
             st.caption(empty)
             return
         page = PageOfRows(rows, len(rows), limit=len(rows))
-        listing.draw(f"incident_{key}_table", title, columns, page, open_query if opens else None)
+        listing.draw(f"incident_{key}_table", title, columns, page, listing.by_link if opens else None)
 
 
 def unknown(error: str | None) -> None:

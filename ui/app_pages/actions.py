@@ -17,6 +17,7 @@ def live(stamp: Any) -> None:
     reading = cached_reads.actions()
     with stamp:
         widgets.as_of(reading)
+    widgets.follow_click()
     widgets.banner(reading)
     if reading.body is None:
         return

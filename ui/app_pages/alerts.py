@@ -53,6 +53,7 @@ def live(stamp: Any) -> None:
     reading, view = cached_reads.alerts(), chosen_view()
     with stamp:
         widgets.as_of(reading)
+    widgets.follow_click()
     widgets.banner(reading)
     if reading.body is None:
         return

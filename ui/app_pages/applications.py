@@ -1,6 +1,6 @@
 """Applications page: declared applications with desired and actual state, and all drivers. A name opens its panel.
 
-The selected application is in the address (`?application=`), so that a link shows the same one.
+The selected application and driver are in the address (`?application=&driver=`), so that a link shows the same ones.
 """
 
 import time
@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from ui.actions import bulk
-from ui.applications import dialogs, driver_table, frames, panel
+from ui.applications import dialogs, driver_panel, driver_table, frames, panel
 from ui.kit import cached_reads, listing, widgets
 
 UNSUPPORTED = "This server has no applications, because it is older than this dashboard."
@@ -34,6 +34,7 @@ def live(stamp: Any) -> None:
     reading = cached_reads.apps()
     with stamp:
         widgets.as_of(reading)
+    widgets.follow_click()
     apps = widgets.listed(reading, "apps", UNSUPPORTED, EMPTY)
     if apps:
         applications(apps)
@@ -62,15 +63,27 @@ def applications(apps: list[dict[str, Any]]) -> None:
 def drivers() -> None:
     """All drivers, declared or not, worst first; nothing before the first one."""
     now, body = time.time(), cached_reads.agents().body or {}
-    found = driver_table.shown(body.get("agents") or [], now)
+    agents = body.get("agents") or []
+    found = driver_table.shown(agents, now)
+    if wanted := st.query_params.get("driver"):
+        driver_panel.draw(wanted, agents)
     if not found:
         return
     st.header("Drivers", anchor=False)
     st.caption(driver_table.counts(found))
     page = listing.PageOfRows(driver_table.rows(found[:MAX_DRIVERS]), len(found), limit=MAX_DRIVERS)
     listing.draw(
-        "drivers_table", "Drivers, worst first; a name opens its queries", driver_table.columns(), page
+        "drivers_table",
+        "Drivers, worst first; a row opens the driver",
+        driver_table.columns(),
+        page,
+        open_driver,
     )
+
+
+def open_driver(agent: str) -> None:
+    """Open a driver's panel (a table's callback)."""
+    st.query_params["driver"] = agent
 
 
 stamp_place = widgets.header("Applications")

@@ -66,6 +66,7 @@ def live(stamp: Any) -> None:
     reading = cached_reads.checkpoints()
     with stamp:
         widgets.as_of(reading)
+    widgets.follow_click()
     items = widgets.listed(reading, "checkpoints", UNSUPPORTED, EMPTY)
     if not items:
         return

@@ -43,11 +43,6 @@ def turn_to(offset: int) -> None:
     st.query_params["from_row"] = str(offset)
 
 
-def open_query(query_id: str) -> None:
-    """Open the query (a table's callback)."""
-    st.switch_page("app_pages/query.py", query_params={"query_id": query_id})
-
-
 def order() -> str:
     """The order in the address; what needs attention first without a valid one."""
     found = st.query_params.get("sort", "")
@@ -112,7 +107,7 @@ def table(body: Json, page: FleetPage, columns: Collection[str]) -> None:
         "The fleet's queries; a row opens its query",
         [column.shown for column in shown],
         PageOfRows(rows, total, page.offset, ROWS, page.sort),
-        open_query,
+        listing.by_link,
         sort_by,
         turn_to,
     )

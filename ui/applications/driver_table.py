@@ -1,6 +1,6 @@
 """Table of all drivers, worst first. Pure; the Applications page draws it.
 
-A driver's name leads to its queries on the Fleet page, its version of Spark to Spark's UI. An unknown value is a dash, never 0.
+A row opens the driver, its version of Spark leads to Spark's UI. An unknown value is a dash, never 0.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _cells(agent: Json) -> list[Cell]:
     dropped = sum(units.number(count) or 0 for count in (agent.get("dropped") or {}).values())
     contact = units.moment(agent.get("last_contact_at"))
     return [
-        {"text": app, "href": f"./?{urlencode({'app': str(agent.get('app'))})}", "note": where},
+        {"text": app, "href": address(agent), "note": where},
         {"text": state.label, "pill": state.color},
         one_line(agent.get("reason") or ""),
         units.count(agent.get("queries")),
@@ -96,6 +96,11 @@ def _cells(agent: Json) -> list[Cell]:
         _spark(agent),
         units.UNKNOWN if contact is None else {"at": round(contact)},
     ]
+
+
+def address(agent: Json) -> str:
+    """The address of this driver's panel."""
+    return f"applications?{urlencode({'driver': str(agent.get('agent'))})}"
 
 
 def _spark(agent: Json) -> Cell:

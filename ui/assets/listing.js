@@ -140,7 +140,12 @@ class Listing {
   }
 
   open(line) {
-    if (line && this.data.opens) this.send("open", line.dataset.id);
+    if (!line || !this.data.opens) return;
+    const link = line.querySelector("a[href]");
+    if (!link || link.pathname === location.pathname) return this.send("open", line.dataset.id);
+    // As in navigation.js: the timers of this page stop before it is left.
+    history.pushState(null, "", link.href);
+    window.dispatchEvent(new PopStateEvent("popstate"));
   }
 
   turn(by) {

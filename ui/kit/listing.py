@@ -49,6 +49,10 @@ class PageOfRows:
     sort: str = ""
 
 
+def by_link(key: str) -> None:
+    """For rows whose links lead to another page: the browser follows them, see `ui.kit.widgets.follow_click`."""
+
+
 def draw(
     key: str,
     label: str,

@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, tzinfo
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
@@ -18,6 +20,8 @@ from ui.kit import answers, statuses, units
 from ui.kit.markup import plain, visible
 from ui.kit.statuses import BadgeStyle
 
+ASSETS = Path(__file__).parent.parent / "assets"
+_CLICKED = "clicked_page"
 _DAY = int(units.DAY_SECONDS)
 #: Time ranges of the charts, in seconds.
 RANGES = {
@@ -264,7 +268,18 @@ def open_clicked(
     """
     clicked = st.session_state[click]
     if query_id := chosen_id(rows, clicked["row"], clicked["label"]):
-        st.switch_page("app_pages/query.py", query_params={"query_id": query_id, **(params or {})})
+        st.session_state[_CLICKED] = f"query?{urlencode({'query_id': query_id, **(params or {})})}"
+
+
+def follow_click() -> None:
+    """Open the page that `open_clicked` chose. A refreshing fragment draws it, instead of `st.switch_page`.
+
+    Streamlit merges `st.switch_page` with a rerun that a timer asks for meanwhile, and the page may stay blank.
+    """
+    with st.container():  # always there, so that what follows keeps its place
+        if href := st.session_state.pop(_CLICKED, None):
+            script = (ASSETS / "navigation.js").read_text(encoding="utf-8")
+            st.components.v2.component("controlplane_navigation", js=script)(data={"href": href})
 
 
 def chosen_id(rows: Sequence[tuple[str, str]], row: int, name: str) -> str | None:

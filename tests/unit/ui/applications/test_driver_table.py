@@ -46,11 +46,15 @@ def test_what_has_ended_is_shown_for_an_hour_unless_its_application_runs_again(
 
 def test_a_row_has_the_figures_of_the_last_heartbeat_and_dashes_for_unknown_ones() -> None:
     (row,) = driver_table.rows([agent(dropped={"spool_full": 3, "closed": 2})])
-    assert row.cells[0] == {"text": "billing", "href": "./?app=billing", "note": "01234567"}
+    assert row.cells[0] == {
+        "text": "billing",
+        "href": "applications?driver=0123456789abcdef",
+        "note": "01234567",
+    }
     assert row.cells[3:8] == ["2", "1.5", "40% of 1 GB", "2", "5"]
     bare = {"agent": "x", "app": "a b&c", "state": "new", "host": None}
     (row,) = driver_table.rows([bare])
-    assert row.cells[0]["href"] == "./?app=a+b%26c"
+    assert row.cells[0]["href"] == "applications?driver=x"
     assert row.cells[1] == {"text": "new", "pill": "gray"}
     assert row.cells[3:7] == ["–", "–", "–", "–"] and row.cells[10] == "–"
 
