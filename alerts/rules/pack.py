@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from importlib.resources import files
 from textwrap import dedent, indent
 
@@ -84,6 +85,14 @@ def _with_threshold(found: re.Match[str]) -> str:
 def _in_quotes(text: str) -> str:
     """Escape a text for single quotes in YAML and keep it from being read as a template."""
     return text.replace("'", "''").replace("{{", "{ {")
+
+
+@cache
+def meaning(name: str) -> str:
+    """The meaning of a shipped rule in plain English: its runbook's first paragraph; empty without a runbook."""
+    page = (runbook(name) or "").split("\n\n")
+    sentence = " ".join(page[1].split()) if len(page) > 1 else ""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)|[*`]", r"\1", sentence)
 
 
 def runbook(name: str) -> str | None:

@@ -13,7 +13,8 @@ from alerts.errors import AlertsError
 from alerts.matching.labels import Matcher, matches, parse_matchers
 from alerts.replay import Episode, Pace, RuleReplay
 from alerts.routing import matchers_text
-from alerts.rules.model import RuleGroup
+from alerts.rules import pack
+from alerts.rules.model import Rule, RuleGroup
 from alerts.silences import Silence, SilenceState
 from alerts.state import Alert, AlertState
 from alerts.yaml.tree import DocumentError
@@ -269,6 +270,7 @@ def _rule_body(view: RuleView) -> RuleBody:
     return RuleBody(
         name=rule.name,
         kind=rule.kind.value,
+        meaning=_meaning(rule),
         expr=rule.expr,
         for_seconds=rule.for_,
         keep_firing_for_seconds=rule.keep_firing_for,
@@ -283,6 +285,12 @@ def _rule_body(view: RuleView) -> RuleBody:
         evaluated_at=stamp(view.evaluated_at),
         evaluation_seconds=finite(view.seconds),
     )
+
+
+def _meaning(rule: Rule) -> str:
+    """Of a rule that links to a shipped runbook of its name."""
+    link = rule.annotations.get("runbook_url", "").removesuffix(".md")
+    return pack.meaning(rule.name) if link.endswith((f"/{rule.name}", f"={rule.name}")) else ""
 
 
 def _health(view: RuleView) -> str:

@@ -262,10 +262,11 @@ class SilencesBody(Body):
 
 
 class RuleBody(Body):
-    """A rule with its state and its last evaluation."""
+    """A rule with its state and its last evaluation. `meaning`: of a rule of the shipped pack, in plain English."""
 
     name: str
     kind: str
+    meaning: str
     expr: str
     for_seconds: float
     keep_firing_for_seconds: float

@@ -272,10 +272,12 @@ def write_up(night: OnCall) -> None:
 def _runs(pid: Path, program: str, folder: str) -> bool:
     """Whether this process is the Python driver of the program in the demonstration."""
     try:
-        words = (pid / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        arguments = (pid / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return False
-    return any(word.endswith(program) for word in words) and any(word.startswith(folder) for word in words)
+    return any(item.endswith(program) for item in arguments) and any(
+        item.startswith(folder) for item in arguments
+    )
 
 
 TASKS = (

@@ -96,6 +96,7 @@ def rule(name: str = "LagGrowing", now: float = NOW, **overrides: Any) -> Json:
     fields: Json = {
         "name": name,
         "kind": "alert",
+        "meaning": "Warning. The backlog has grown for 10 minutes." if name == "LagGrowing" else "",
         "expr": (
             "spark_streaming_source_lag_rows > spark_streaming_source_lag_rows offset 10m\n  and\n"
             "deriv(spark_streaming_source_lag_rows[10m]) > 0\n  and\nspark_streaming_source_lag_seconds > 60"

@@ -138,6 +138,24 @@ class FakeAlerting:
         ]
         return {"receiver": receiver, "integrations": results}
 
+    def replay(self, rules: str) -> Json:
+        """Two episodes, the second of which lasts; a text without rules is refused."""
+        self.posted.append({"replay": rules})
+        if "expr" not in rules:
+            raise ServerRefused("line 1: no groups")
+        labels = {"alertname": "LagGrowing", "app": "orders", "query": "*sessions*"}
+        first = {
+            "name": "LagGrowing",
+            "group": "g",
+            "labels": labels,
+            "pending_at": rfc3339(0.0),
+            "value": 7.0,
+        }
+        first |= {"fired_at": rfc3339(600.0), "resolved_at": rfc3339(1200.0)}
+        lasting = first | {"fired_at": rfc3339(3000.0), "resolved_at": None}
+        times = {"start": rfc3339(0.0), "until": rfc3339(3600.0)}
+        return {"episodes": [first, lasting], "errors": [], "notes": [], "evaluations": 240, **times}
+
     def rules(self, now: float) -> Json:
         return {"as_of": rfc3339(now), "groups": self.groups}
 
@@ -215,6 +233,8 @@ def _route(
             return 200, fake.rules(now)
         case "GET", ["api", "v1", "notifications"]:
             return 200, {"notifications": fake.notes}
+        case "POST", ["api", "v1", "rules", "replay"]:
+            return 200, fake.replay(body["rules"])
         case "POST", ["api", "v1", "receivers", "try"]:
             return 200, fake.trial(body["receiver"])
         case "GET", ["api", "v1", "receivers"]:
@@ -276,6 +296,10 @@ class AlertingAnswers:
 
     def notifications(self, limit: int = 500) -> Json:
         return self._or_error({"notifications": self.world.alerting.notes})
+
+    def replay(self, rules: str, start: float, end: float) -> Json:
+        assert start < end
+        return self._or_error(self.world.alerting.replay(rules))
 
     def receivers(self) -> Json:
         return self._or_error(self.world.alerting.receivers())

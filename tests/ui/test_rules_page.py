@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from streamlit.testing.v1 import AppTest
 
+from alerts.rules import loader
 from tests.ui import alerting_factories as factories
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
@@ -55,6 +58,36 @@ def test_a_tile_filters_by_its_state_and_another_click_removes_the_filter(app: A
     assert len(expressions(app)) == 1
     app.button(key="tile_rule_failing").click().run()
     assert len(expressions(app)) == 6
+
+
+def test_a_shipped_rule_has_its_meaning(app: AppTest) -> None:
+    on_rules(app)
+    assert "Warning. The backlog has grown for 10 minutes." in texts(app)
+
+
+def test_a_rule_is_edited_and_tried_on_history_before_it_is_enabled(app: AppTest, world: World) -> None:
+    on_rules(app)
+    next(button for button in app.button if button.label == "Try on history").click().run()
+    text = str(app.text_area(key="replay_text").value)
+    assert loader.load(text)[1] == ()
+    app.text_area(key="replay_text").set_value(text.replace("== 1", "== 2")).run()
+    app.button(key="replay_run").click().run()
+    assert "== 2" in world.alerting.posted[-1]["replay"]
+    assert "Would have fired 2 times" in texts(app)
+    data = [json.loads(table.proto.json) for table in app.get("bidi_component")]
+    (shown,) = [table["rows"] for table in data if table["label"].startswith("When the rule")]
+    assert [row["cells"][3] for row in shown] == ["until now", "10 min"]
+    app.text_area(key="replay_text").set_value("nothing").run()
+    app.button(key="replay_run").click().run()
+    assert "no groups" in app.error[0].value
+    app.button(key="replay_close").click().run()
+    assert not app.text_area
+
+
+def test_a_viewer_replays_nothing(app: AppTest, world: World) -> None:
+    world.role = "viewer"
+    on_rules(app)
+    assert all(button.disabled for button in app.button if button.label == "Try on history")
 
 
 def test_the_alerts_of_a_rule_are_one_click_away(app: AppTest) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import streamlit as st
 
-from ui.alerting import frames, selection
+from ui.alerting import frames, replay_panel, selection
 from ui.kit import statuses, units, widgets
-from ui.kit.markup import plain, truncate
+from ui.kit.markup import plain, truncate, visible
 
 Json = Mapping[str, Any]
 
@@ -66,8 +66,8 @@ def schedule(group: Json, now: float) -> str:
     return f"every {every} · evaluated {frames.ago(group.get('evaluated_at'), now)} in {took}"
 
 
-def rule(found: Json, key: str, now: float) -> None:
-    """One rule. `key`: the same through refreshes."""
+def rule(found: Json, group: Json, key: str, now: float) -> None:
+    """One rule of its group. `key`: the same through refreshes."""
     with st.container(border=True, gap="xsmall", key=key):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             widgets.badge(statuses.rule_state(selection.rule_state(found)))
@@ -76,8 +76,15 @@ def rule(found: Json, key: str, now: float) -> None:
             _labels(found.get("labels") or {})
             st.caption(plain(evaluation(found, now)), width="stretch", text_alignment="right")
             _to_alerts(found)
-        expression = truncate(found.get("expr") or "", MAX_EXPRESSION_CHARS)
-        st.code(expression, language="promql", wrap_lines=True)
+        if found.get("meaning"):
+            st.text(visible(found["meaning"]))
+        with st.expander("Expression", key=f"expression_{key}", type="compact"):
+            expression = truncate(found.get("expr") or "", MAX_EXPRESSION_CHARS)
+            st.code(expression, language="promql", wrap_lines=True)
+            with st.container(horizontal=True, gap="small"):
+                replay_panel.button(found, group, key)
+                if found.get("meaning"):
+                    widgets.page_link("Runbook", "runbook", ":material/menu_book:", name=str(found["name"]))
         if found.get("error"):
             st.error(plain(truncate(found["error"], 1000)), icon=":material/report:")
 
@@ -113,6 +120,9 @@ def _to_alerts(found: Json) -> None:
         if count:
             icon = ":material/arrow_forward:"
             st.page_link("app_pages/alerts.py", label=f"{count} {state}", icon=icon, query_params=params)
+    if found.get("kind") == "alert":
+        params = {"view": "history", "words": str(found.get("name"))}
+        st.page_link("app_pages/alerts.py", label="History", icon=":material/history:", query_params=params)
 
 
 def counts(groups: Sequence[Json]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from ui.alerting import rule_panels, selection
+from ui.alerting import replay_panel, rule_panels, selection
 from ui.kit import cached_reads, statuses, widgets
 from ui.kit.frames import Json
 
@@ -66,7 +66,9 @@ def live(stamp: Any) -> None:
         if group["key"] != drawn:
             rule_panels.group_head(group, now)
             drawn = group["key"]
-        rule_panels.rule(rule, f"rule_{group['key']}_{index}", now)
+        rule_panels.rule(rule, group, f"rule_{group['key']}_{index}", now)
 
 
-live(widgets.header("Rules"))
+stamp_place = widgets.header("Rules")
+replay_panel.draw()
+live(stamp_place)

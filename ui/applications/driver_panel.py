@@ -35,7 +35,7 @@ DEPLOY_COLUMNS = (
 
 
 def draw(wanted: str, agents: Sequence[Json]) -> None:
-    """The panel of this agent; says so where it is not known."""
+    """The panel of this agent, or that it is not known."""
     now = time.time()
     found = next((agent for agent in agents if agent.get("agent") == wanted), None)
     with st.container(border=True, key="driver_panel"):

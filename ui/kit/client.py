@@ -20,7 +20,7 @@ from ui.kit.fleet_page import EVERYTHING, FleetPage, Params
 MAX_TAGGED_ANSWERS = 64
 HTTP_TIMEOUT = httpx.Timeout(8.0, connect=2.0)
 #: A trial waits for the service behind each integration.
-TRIAL_TIMEOUT = httpx.Timeout(60.0, connect=2.0)
+TRIAL_TIMEOUT, REPLAY_TIMEOUT = httpx.Timeout(60.0, connect=2.0), httpx.Timeout(150.0, connect=2.0)
 
 
 class ServerClient:
@@ -213,6 +213,11 @@ class ServerClient:
     def try_receiver(self, receiver: str) -> dict[str, Any]:
         """Send a trial notification to each integration of a receiver: `{"integrations"}`."""
         return self._send("POST", "/api/v1/receivers/try", json={"receiver": receiver}, timeout=TRIAL_TIMEOUT)
+
+    def replay(self, rules: str, start: float, end: float) -> dict[str, Any]:
+        """When the rules of this file would have fired: `{"episodes", "errors", "notes"}`; takes two minutes at most."""
+        body = {"rules": rules, "start": start, "end": end}
+        return self._send("POST", "/api/v1/rules/replay", json=body, timeout=REPLAY_TIMEOUT)
 
     def tokens(self) -> dict[str, Any]:
         """All tokens without their secrets, for admins: `{"tokens"}`."""

@@ -15,7 +15,7 @@ from alerts import unit_tests
 from alerts.rules import thresholds
 from alerts.rules.loader import load
 from alerts.rules.model import Rule, RuleGroup
-from alerts.rules.pack import CHECKPOINT_CONDITIONS, render, render_routing, render_server_rules
+from alerts.rules.pack import CHECKPOINT_CONDITIONS, meaning, render, render_routing, render_server_rules
 from alerts.templates import expansion
 from listeners.protocol.catalogue import BY_NAME, STATE_METRICS
 from tests.paths import ROOT
@@ -238,3 +238,14 @@ def test_every_alert_of_the_pack_is_seen_to_fire_and_to_stay_silent() -> None:
     checks = [check for _, test in CASES for check in test.alerts]
     assert {check.alert for check in checks if check.expected} == NAMES
     assert {check.alert for check in checks if not check.expected} == NAMES
+
+
+def test_every_shipped_alert_has_a_meaning_in_plain_english() -> None:
+    names = [rule.name for rule in rules() if rule.annotations.get("runbook_url")]
+    assert len(names) > 40
+    for name in names:
+        sentence = meaning(name)
+        assert sentence.startswith(("Critical", "Warning", "Info")), name
+        assert len(sentence) > 40, name
+        assert not set("*`[]") & set(sentence), name
+    assert meaning("NoSuchRule") == ""

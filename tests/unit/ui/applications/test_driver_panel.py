@@ -1,4 +1,4 @@
-"""What the panel of a driver says of it and of the deploys before it."""
+"""The facts of a driver, and what each deploy changed."""
 
 import pytest
 
