@@ -124,7 +124,7 @@ def _listed_under_its_rule(screen: Screen) -> None:
     screen.page.get_by_text("for 1 h").wait_for()
     assert (
         screen.page.locator('[class*="st-key-rule_"] code')
-        .inner_text()
+        .text_content()
         .startswith("spark_streaming_query_status")
     )
     screen.page.get_by_test_id("stPageLink-NavLink").get_by_text("1 pending").first.click()

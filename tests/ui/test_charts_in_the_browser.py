@@ -98,7 +98,7 @@ def test_a_click_opens_the_batch_of_that_time(page: Any) -> None:
     page.mouse.click(*at(page, "rates", 0.5))
     box = page.locator(".st-key-batch")
     box.wait_for()
-    until(lambda: 0 < box.bounding_box()["y"] < page.viewport_size["height"])
+    until(lambda: 0 < (box.bounding_box() or {"y": -1})["y"] < page.viewport_size["height"])
     shown = box.locator("input")
     until(lambda: shown.input_value() != "")
     first = shown.input_value()

@@ -20,8 +20,8 @@ def test_the_file_has_the_rule_with_all_its_clauses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(0, "not have fired"), (1, "have fired once"), (1200, "1,200 times")]
+    ("count", "expected"), [(0, "not have fired"), (1, "have fired once"), (1200, "1,200 times")]
 )
-def test_the_sentence_counts_the_episodes(count: int, words: str) -> None:
+def test_the_sentence_counts_the_episodes(count: int, expected: str) -> None:
     times = {"start": factories.rfc3339(0.0), "until": factories.rfc3339(3600.0)}
-    assert words in replay_panel.sentence({"episodes": [{}] * count, **times})
+    assert expected in replay_panel.sentence({"episodes": [{}] * count, **times})
